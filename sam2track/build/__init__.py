@@ -1,0 +1,1 @@
+"""Checkpoint -> bundle, without PyTorch. Needs the extra `sam2track[build]`."""

@@ -1,0 +1,84 @@
+"""The command group, its default command, and how errors become a line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from sam2track.errors import NonFiniteError, OutputError, OutputExistsError, Sam2TrackError, VideoDecodeError
+
+DONE, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
+_OWN_OPTIONS = {"--help", "-h", "--version"}
+
+
+class _DefaultGroup(click.Group):
+    """`sam2track VIDEO …` is short for `sam2track track VIDEO …`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in _OWN_OPTIONS:
+            args = ["track", *args]
+        return super().parse_args(ctx, args)
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from sam2track.onnx_graph import runtime_version
+    from sam2track.version import __version__
+
+    runtime, providers = runtime_version()
+    click.echo(f"sam2track {__version__}\nonnxruntime {runtime}\nproviders {', '.join(providers)}")
+    ctx.exit()
+
+
+@click.group(
+    cls=_DefaultGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    subcommand_metavar="VIDEO --click X,Y [OPTIONS]  |  COMMAND [OPTIONS]",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show versions and exit."
+)
+def app() -> None:
+    """Click an object in a video frame, get its mask through the whole video.
+
+    \b
+    Example:
+      sam2track video.mp4 --click 412,230
+
+    writes video.overlay.mp4, to look at, and video.overlay.json with the scores of every frame.
+    `sam2track track --help` shows every option of this main job.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and exits: 0 done, 1 tracking failed, 2 bad usage, 130 interrupted."""
+    from sam2track.cli.build import build
+    from sam2track.cli.info import info
+    from sam2track.cli.track import track
+
+    for command in (track, build, info):
+        app.add_command(command)
+    try:
+        code = app.main(args=None if args is None else list(args), prog_name="sam2track", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else DONE)
+    except click.ClickException as error:
+        _fail(error.format_message(), BAD_USAGE)
+    except Sam2TrackError as error:
+        _fail(str(error), _exit_code(error))
+    except (KeyboardInterrupt, click.Abort):
+        _fail("interrupted; nothing was written", INTERRUPTED)
+
+
+def _exit_code(error: Sam2TrackError) -> int:
+    """Failures on the way are 1; whatever better input would avoid is 2."""
+    on_the_way = (VideoDecodeError, NonFiniteError, OutputError)
+    return FAILED if isinstance(error, on_the_way) and not isinstance(error, OutputExistsError) else BAD_USAGE
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"sam2track: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -1,0 +1,96 @@
+"""Everything the library raises on purpose, one class for each decision a caller can take.
+
+Sam2TrackError
+├── BundleError                     a model folder cannot be used
+│   ├── BundleNotFoundError         (FileNotFoundError) a folder or file is missing
+│   ├── BundleIntegrityError        (ValueError) a file is not the one its manifest describes
+│   └── BundleContractError         (ValueError) a file does not follow the contract of the five graphs
+├── CheckpointError                 (ValueError) a checkpoint cannot be built into a bundle
+├── DeviceError                     (RuntimeError) the asked-for execution provider cannot be had
+├── PromptError                     (ValueError) a click, box or mask cannot be used
+├── FrameError                      (ValueError) an array is not a video frame
+├── UnknownObjectError              (KeyError) no object has this id
+├── TrackerStateError               (RuntimeError) the call is not possible now
+├── NonFiniteError                  (ArithmeticError) a graph returned NaN or infinity
+├── VideoError                      (OSError) a video cannot be opened or read
+│   └── VideoDecodeError            reading stopped at a damaged place; says where
+└── OutputError                     (OSError) a result cannot be written
+    └── OutputExistsError           (FileExistsError) the output is already there
+
+Every class also inherits the builtin exception that fits it, so that code which knows nothing of
+sam2track can catch it. Messages say what was got, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class Sam2TrackError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class BundleError(Sam2TrackError):
+    """A model bundle cannot be used."""
+
+
+class BundleNotFoundError(BundleError, FileNotFoundError):
+    """A bundle, or one of the files it must have, does not exist."""
+
+
+class BundleIntegrityError(BundleError, ValueError):
+    """A file of a bundle differs from the size or sha256 that its manifest gives."""
+
+
+class BundleContractError(BundleError, ValueError):
+    """A file of a bundle does not follow the contract: names, shapes, types or values."""
+
+
+class CheckpointError(Sam2TrackError, ValueError):
+    """A checkpoint cannot be read, or does not describe a SAM 2 video model."""
+
+
+class DeviceError(Sam2TrackError, RuntimeError):
+    """The asked-for device or execution provider is not available."""
+
+
+class PromptError(Sam2TrackError, ValueError):
+    """A point, box or mask prompt cannot be used."""
+
+
+class FrameError(Sam2TrackError, ValueError):
+    """An array is not a usable video frame."""
+
+
+class UnknownObjectError(Sam2TrackError, KeyError):
+    """No object with this id is being tracked."""
+
+    def __str__(self) -> str:
+        # KeyError would show the message in quotes.
+        return str(self.args[0]) if self.args else ""
+
+
+class TrackerStateError(Sam2TrackError, RuntimeError):
+    """The tracker cannot do this in its present state."""
+
+
+class NonFiniteError(Sam2TrackError, ArithmeticError):
+    """A graph returned NaN or infinity, which must never pass for "no object"."""
+
+
+class VideoError(Sam2TrackError, OSError):
+    """A video cannot be opened or read."""
+
+
+class VideoDecodeError(VideoError):
+    """Reading stopped at a damaged place; `frame_idx` is the first frame that could not be read."""
+
+    def __init__(self, message: str, *, frame_idx: int) -> None:
+        super().__init__(message)
+        self.frame_idx = frame_idx
+
+
+class OutputError(Sam2TrackError, OSError):
+    """A result cannot be written."""
+
+
+class OutputExistsError(OutputError, FileExistsError):
+    """The output exists already and overwriting was not asked for."""

@@ -1,0 +1,194 @@
+"""One ONNX graph: opened under ONNX Runtime, checked against the contract, run.
+
+The only file that imports onnxruntime, and the only one that knows the execution provider.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sam2track.errors import BundleContractError, BundleNotFoundError, DeviceError, NonFiniteError
+from sam2track.spec import Contract, GraphName, Shape
+from sam2track.types import FloatArray
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+_DTYPES = {"float": np.float32, "int32": np.int32, "int64": np.int64, "bool": np.bool_, "float16": np.float16}
+_FATAL_ONLY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    dtype: type[np.generic]
+    shape: Shape
+
+    def array(self, value: Any) -> NDArray[Any]:
+        """The value as this input takes it: its type, and its shape where that is fixed."""
+        array = np.asarray(value, self.dtype)
+        return array.reshape(self.shape) if all(isinstance(dim, int) for dim in self.shape) else array
+
+
+class Graph:
+    """One ONNX graph: required and optional inputs by name, outputs by name."""
+
+    def __init__(self, name: GraphName, session: onnxruntime.InferenceSession) -> None:
+        self.name = name
+        self._session = session
+        self.inputs = {tensor.name: _tensor(tensor) for tensor in session.get_inputs()}
+        self.optional = {tensor.name: _tensor(tensor) for tensor in session.get_overridable_initializers()}
+        self.outputs = {tensor.name: _tensor(tensor) for tensor in session.get_outputs()}
+
+    @property
+    def providers(self) -> list[str]:
+        """Execution providers in use, the preferred one first."""
+        return list(self._session.get_providers())
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Any]) -> list[FloatArray]:
+        """Runs the graph.
+
+        Raises:
+            NonFiniteError: An output has NaN or infinity.
+        """
+        tensors = {**self.inputs, **self.optional}
+        results: list[FloatArray] = self._session.run(
+            list(outputs), {name: tensors[name].array(value) for name, value in feeds.items()}
+        )
+        with np.errstate(all="ignore"):
+            for name, result in zip(outputs, results, strict=True):
+                # One pass over the data: a sum is finite only if every term is.
+                if not np.isfinite(result.sum()):
+                    raise NonFiniteError(
+                        f"the graph {self.name} returned values that are not finite in {name}; "
+                        "if the bundle computes in fp16, try one built with precision fp32"
+                    )
+        return results
+
+
+def runtime_version() -> tuple[str, list[str]]:
+    """ONNX Runtime's version and the execution providers of this build."""
+    import onnxruntime
+
+    return onnxruntime.__version__, list(onnxruntime.get_available_providers())
+
+
+def resolve_device(device: Device) -> Literal["cpu", "cuda"]:
+    """The device that will be used.
+
+    Raises:
+        DeviceError: CUDA was asked for and is not there; says what is missing.
+    """
+    if device == "cpu":
+        return "cpu"
+    if device not in ("auto", "cuda"):
+        raise DeviceError(f"got the device {device!r}; expected 'auto', 'cpu' or 'cuda'")
+    _, available = runtime_version()
+    missing = None
+    if "CUDAExecutionProvider" not in available:
+        missing = f"this ONNX Runtime has {available}; install onnxruntime-gpu (and uninstall onnxruntime)"
+    elif not _cuda_devices():
+        missing = "no NVIDIA GPU or driver was found"
+    if missing is None:
+        return "cuda"
+    if device == "cuda":
+        raise DeviceError(f"CUDA was asked for, but {missing}; or use the device 'cpu'")
+    return "cpu"
+
+
+def providers_for(device: Device) -> list[str]:
+    """ONNX Runtime's execution providers for a device, the preferred one first; raises as `resolve_device`."""
+    return (
+        ["CUDAExecutionProvider", "CPUExecutionProvider"]
+        if resolve_device(device) == "cuda"
+        else ["CPUExecutionProvider"]
+    )
+
+
+def _cuda_devices() -> int:
+    """Number of CUDA devices, asked of the driver: ONNX Runtime would write to stderr if there is none."""
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def open_session(path: Path, providers: list[str], num_threads: int) -> onnxruntime.InferenceSession:
+    """Opens a graph file.
+
+    Raises:
+        BundleNotFoundError: The file is missing.
+        BundleContractError: ONNX Runtime cannot read it.
+    """
+    import onnxruntime
+
+    if not path.is_file():
+        raise BundleNotFoundError(f"{path} is missing; build or download the bundle again")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads
+    options.log_severity_level = _FATAL_ONLY  # errors come as exceptions; the library never writes to stderr
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:  # ONNX Runtime's exceptions share no base class
+        raise BundleContractError(
+            f"{path} cannot be opened as an ONNX graph: {str(error).splitlines()[0]:.200}. "
+            "Build or download the bundle again."
+        ) from error
+
+
+def _tensor(tensor: onnxruntime.NodeArg) -> _Tensor:
+    kind = tensor.type.removeprefix("tensor(").removesuffix(")")
+    return _Tensor(
+        tensor.name,
+        _DTYPES.get(kind, np.object_),
+        tuple(dim if dim is not None else "?" for dim in tensor.shape),
+    )
+
+
+def check_contract(graph: Graph, contract: Contract, path: Path) -> None:
+    """Raises BundleContractError if the graph's inputs and outputs are not those of the contract."""
+    for kind, expected, got in (
+        ("input", contract.inputs, graph.inputs),
+        ("output", contract.outputs, graph.outputs),
+    ):
+        for name, shape in expected.items():
+            if name not in got:
+                raise BundleContractError(f"{path}: {kind} {name!r} is missing; it has {sorted(got)}")
+            if not _fits(got[name].shape, shape):
+                raise BundleContractError(
+                    f"{path}: {kind} {name!r} has shape {list(got[name].shape)}; expected {list(shape)}"
+                )
+            if got[name].dtype is np.object_ or (kind == "output" and got[name].dtype is not np.float32):
+                raise BundleContractError(f"{path}: {kind} {name!r} has an unexpected type; expected float32")
+    unknown = sorted(set(graph.inputs) - set(contract.inputs))
+    if unknown:
+        raise BundleContractError(
+            f"{path}: requires the unknown input {unknown[0]!r}; expected {sorted(contract.inputs)}"
+        )
+
+
+def fixed_dim(dim: int | str) -> int:
+    """A dimension that must be a number; 0 fits no contract."""
+    return dim if isinstance(dim, int) else 0
+
+
+def _fits(got: Shape, expected: Shape) -> bool:
+    if expected == ("...",):
+        return True
+    return len(got) == len(expected) and all(
+        isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(got, expected, strict=True)
+    )

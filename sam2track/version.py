@@ -1,0 +1,3 @@
+"""The version: the only place that says it."""
+
+__version__ = "0.1.0"
