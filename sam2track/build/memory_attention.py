@@ -126,7 +126,7 @@ def _self_attention(g: GraphWriter, config: NetworkConfig, weights: Weights, tok
     query = g.concat(*_rotated_query(g, config, weights, tokens, rope), axis=2)
     key = g.concat(*_rotated_keys(g, config, weights, tokens, rope), axis=1)
     value = g.reshape(g.linear(tokens, weights["v_proj.weight"], weights["v_proj.bias"]), -1, heads, _head_dim(config))
-    attended = g.attention(query, key, g.transpose(value, 1, 0, 2), scale=1)
+    attended = g.attend_columns(query, key, g.transpose(value, 1, 0, 2))
     return _join_heads(g, config, weights, attended)
 
 
@@ -146,7 +146,7 @@ def _cross_attention(
     spatial = _rotated_keys(g, config, weights, memory.spatial_keys, rope)
     pointers = _key_halves(g, config, weights, memory.pointer_keys)  # pointers have no place: not rotated
     halves = [g.concat(turned, still, axis=2) for turned, still in zip(spatial, pointers, strict=True)]
-    attended = g.attention(query, g.concat(*halves, memory.mask, axis=1), memory.values, scale=1)
+    attended = g.attend_columns(query, g.concat(*halves, memory.mask, axis=1), memory.values)
     matrix = weights["v_proj.weight"].reshape(heads, head_dim, -1).transpose(0, 2, 1)
     projected = g.matmul(attended, g.weight(matrix))
     projected = g.add(projected, g.weight(weights["v_proj.bias"].reshape(heads, 1, head_dim)))

@@ -182,14 +182,12 @@ def _multi_head(g: GraphWriter, query: Value, key: Value, value: Value, dim: int
     """(windows, n, dim) each -> (windows, n of the query, dim); heads join the windows in the batch."""
     head_dim = dim // heads
     if heads == 1:
-        return g.attention(query, g.transpose(key, 0, 2, 1), value, scale=head_dim**-0.5)
-    split = [g.reshape(part, windows, -1, heads, head_dim) for part in (query, key, value)]
-    attended = g.attention(
-        g.reshape(g.transpose(split[0], 0, 2, 1, 3), windows * heads, -1, head_dim),
-        g.reshape(g.transpose(split[1], 0, 2, 3, 1), windows * heads, head_dim, -1),
-        g.reshape(g.transpose(split[2], 0, 2, 1, 3), windows * heads, -1, head_dim),
-        scale=head_dim**-0.5,
+        return g.attention(query, key, value, scale=head_dim**-0.5)
+    query, key, value = (
+        g.reshape(g.transpose(g.reshape(part, windows, -1, heads, head_dim), 0, 2, 1, 3), windows * heads, -1, head_dim)
+        for part in (query, key, value)
     )
+    attended = g.attention(query, key, value, scale=head_dim**-0.5)
     joined = g.transpose(g.reshape(attended, windows, heads, -1, head_dim), 0, 2, 1, 3)
     return g.reshape(joined, windows, -1, dim)
 

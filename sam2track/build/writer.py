@@ -150,7 +150,10 @@ class GraphWriter:
 
     def scale(self, value: Value, factor: float) -> Value:
         """Product with a number, in the compute type."""
-        return self.mul(value, self.weight(np.array(factor, np.float32)))
+        return self.mul(value, self._number(factor))
+
+    def _number(self, value: float) -> Value:
+        return self.weight(np.array(value, np.float32))
 
     def matmul(self, left: Value, right: Value) -> Value:
         """Matrix product over the last two axes."""
@@ -196,9 +199,12 @@ class GraphWriter:
         return self.compute(normed)
 
     def gelu(self, value: Value) -> Value:
-        """Exact GELU from Erf, which every provider has; ONNX Runtime fuses the five nodes into one."""
-        erf = self._node("Erf", [self.scale(value, float(np.sqrt(0.5)))])
-        return self.scale(self.mul(value, self.add(erf, self.weight(np.array(1.0, np.float32)))), 0.5)
+        """Exact GELU from Erf, which every provider has.
+
+        Written as ONNX Runtime looks for it (x / sqrt 2, not x * sqrt 0.5), so that it fuses the five nodes.
+        """
+        erf = self._node("Erf", [self._node("Div", [value, self._number(np.sqrt(2.0))])])
+        return self.scale(self.mul(value, self.add(erf, self._number(1.0))), 0.5)
 
     def relu(self, value: Value) -> Value:
         """max(value, 0)."""
@@ -211,19 +217,24 @@ class GraphWriter:
             raise CheckpointError(f"activation {name!r} is not supported; expected one of {sorted(activations)}")
         return activations[name](value)
 
-    def attention(self, query: Value, key_columns: Value, value: Value, *, scale: float) -> Value:
-        """softmax(query @ key * scale) @ value over the last two axes, for operands of the same 3 or 4 axes.
+    def attention(self, query: Value, key: Value, value: Value, *, scale: float) -> Value:
+        """softmax(query @ key^T * scale) @ value, batched 3-D products.
 
         Args:
-            query: (..., n, d).
-            key_columns: (..., d, m), keys already transposed.
-            value: (..., m, v).
-            scale: Usually d ** -0.5; 1 if the query is scaled already.
+            query: (batch, n, d).
+            key: (batch, m, d).
+            value: (batch, m, v).
+            scale: Usually d ** -0.5.
 
         Returns:
-            (..., n, v).
+            (batch, n, v).
         """
-        scores = self.matmul(query if scale == 1 else self.scale(query, scale), key_columns)
+        # ONNX Runtime takes the transpose and the scale into the product.
+        return self.attend_columns(self.scale(query, scale), self.transpose(key, 0, 2, 1), value)
+
+    def attend_columns(self, query: Value, key_columns: Value, value: Value) -> Value:
+        """`attention` for a query that is scaled and keys (batch, d, m) that are transposed already."""
+        scores = self.matmul(query, key_columns)
         return self.matmul(self._node("Softmax", [scores], axis=-1), value)
 
     # -- the finished graph -----------------------------------------------------------------------------
