@@ -120,7 +120,7 @@ def _cross_attention(g: GraphWriter, weights: Weights, query: Value, key: Value,
     )
     attended = g.attention(
         g.transpose(query, 1, 0, 2),
-        g.transpose(key, 1, 2, 0),
+        g.transpose(key, 1, 0, 2),
         g.transpose(value, 1, 0, 2),
         scale=head_dim**-0.5,
     )
