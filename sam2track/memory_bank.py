@@ -82,7 +82,7 @@ class MemoryBank:
             self.conditioning[entry.frame_idx] = entry
             return
         self.recent[entry.frame_idx] = entry
-        reach = max(self.memory_frames, MAX_OBJECT_POINTERS) - 1
+        reach = max(self.memory_frames, MAX_OBJECT_POINTERS)  # for this frame too: it may be corrected
         for frame_idx in [idx for idx in self.recent if abs(idx - entry.frame_idx) >= reach]:
             del self.recent[frame_idx]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sam2track.errors import BundleNotFoundError
+from sam2track.errors import BundleError, BundleNotFoundError
 from sam2track.graphs import OnnxGraphs
 from sam2track.onnx_graph import Device, resolve_device
 from sam2track.spec import GRAPH_NAMES, Constants, GraphName, Manifest, file_sha256, graph_path, read_json, verify_file
@@ -103,6 +103,17 @@ def load(model: str | os.PathLike[str] = "nano", *, device: Device = "auto", num
 
 def find_bundle(model: str | os.PathLike[str], device: Device = "auto") -> Bundle:
     """Finds a model's files and verifies them, without opening the graphs; raises as `load` does."""
+    try:
+        return _find_bundle(model, device)
+    except BundleError:
+        raise
+    except OSError as error:
+        raise BundleNotFoundError(
+            f"the model {str(model)!r} cannot be read: {error.strerror or error}; check its name and permissions"
+        ) from error
+
+
+def _find_bundle(model: str | os.PathLike[str], device: Device) -> Bundle:
     if model in BUILT_IN:
         precision = "fp16" if resolve_device(device) == "cuda" else "fp32"
         root = _built_in_root()

@@ -6,9 +6,11 @@ The only file that imports onnxruntime, and the only one that knows the executio
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,20 +24,24 @@ from sam2track.types import FloatArray
 if TYPE_CHECKING:
     import onnxruntime
 
+log = logging.getLogger("sam2track")
+
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 _DTYPES = {"float": np.float32, "int32": np.int32, "int64": np.int64, "bool": np.bool_, "float16": np.float16}
+# Every other input, and every output, is float32.
+_INPUT_TYPES = {"input_labels": ("int32", "int64"), "binarize": ("float", "bool", "int32", "int64")}
 _FATAL_ONLY = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
     name: str
-    dtype: type[np.generic]
+    type: str  # as ONNX Runtime writes it: float, int64
     shape: Shape
 
     def array(self, value: Any) -> NDArray[Any]:
         """The value as this input takes it: its type, and its shape where that is fixed."""
-        array = np.asarray(value, self.dtype)
+        array = np.asarray(value, _DTYPES.get(self.type))
         return array.reshape(self.shape) if all(isinstance(dim, int) for dim in self.shape) else array
 
 
@@ -127,6 +133,31 @@ def _cuda_devices() -> int:
     return count.value
 
 
+@lru_cache(maxsize=1)
+def _share_cpu_arena() -> bool:
+    """One arena for all graphs of the process, growing by what is asked for.
+
+    Each graph would otherwise keep an arena of its own, as large as its largest moment and rounded up to a power
+    of two, although only one graph runs at a time: 590 instead of 420 MB for the full-size network at 512. Sessions
+    of the host program do not use it unless they ask for it as well.
+    """
+    import onnxruntime
+
+    memory = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    same_as_requested, default = 1, -1
+    arena = {"max_mem": 0, "arena_extend_strategy": same_as_requested}
+    arena |= {"initial_chunk_size_bytes": default, "max_dead_bytes_per_chunk": default}
+    try:
+        onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(arena))
+    except Exception as error:  # ONNX Runtime's exceptions share no base class
+        # The host program has registered one already: as good. Anything else is no reason to fail.
+        log.debug("ONNX Runtime's shared arena: %s", error)
+        return "already" in str(error).lower()
+    return True
+
+
 def open_session(path: Path, providers: list[str], num_threads: int) -> onnxruntime.InferenceSession:
     """Opens a graph file.
 
@@ -140,6 +171,9 @@ def open_session(path: Path, providers: list[str], num_threads: int) -> onnxrunt
         raise BundleNotFoundError(f"{path} is missing; build or download the bundle again")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads
+    if _share_cpu_arena():
+        options.add_session_config_entry("session.use_env_allocators", "1")
+    options.enable_mem_pattern = False  # it sets a block aside for each graph, beside the arena
     options.log_severity_level = _FATAL_ONLY  # errors come as exceptions; the library never writes to stderr
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=providers)
@@ -151,10 +185,9 @@ def open_session(path: Path, providers: list[str], num_threads: int) -> onnxrunt
 
 
 def _tensor(tensor: onnxruntime.NodeArg) -> _Tensor:
-    kind = tensor.type.removeprefix("tensor(").removesuffix(")")
     return _Tensor(
         tensor.name,
-        _DTYPES.get(kind, np.object_),
+        tensor.type.removeprefix("tensor(").removesuffix(")"),
         tuple(dim if dim is not None else "?" for dim in tensor.shape),
     )
 
@@ -172,8 +205,11 @@ def check_contract(graph: Graph, contract: Contract, path: Path) -> None:
                 raise BundleContractError(
                     f"{path}: {kind} {name!r} has shape {list(got[name].shape)}; expected {list(shape)}"
                 )
-            if got[name].dtype is np.object_ or (kind == "output" and got[name].dtype is not np.float32):
-                raise BundleContractError(f"{path}: {kind} {name!r} has an unexpected type; expected float32")
+            types = _INPUT_TYPES.get(name, ("float",)) if kind == "input" else ("float",)
+            if got[name].type not in types:
+                raise BundleContractError(
+                    f"{path}: {kind} {name!r} has the type {got[name].type}; expected {' or '.join(types)}"
+                )
     unknown = sorted(set(graph.inputs) - set(contract.inputs))
     if unknown:
         raise BundleContractError(

@@ -41,6 +41,6 @@ def fill_holes(mask_logits: FloatArray, max_area: int) -> FloatArray:
     _, components, stats, _ = cv2.connectedComponentsWithStats(background, connectivity=8)
     small = stats[:, cv2.CC_STAT_AREA] <= max_area
     small[0] = False  # component 0 is the foreground
-    if not small.any():
+    if not small.any() or background.all():
         return mask_logits
     return np.where(small[components], np.float32(FILLED_LOGIT), mask_logits)

@@ -14,6 +14,7 @@ from sam2track.types import BoolArray, FloatArray, LabelArray, MaskOutcome, Prom
 LABEL_OUTSIDE, LABEL_INSIDE, LABEL_BOX_TOP_LEFT, LABEL_BOX_BOTTOM_RIGHT = 0, 1, 2, 3
 MASK_LOGIT = 10.0  # a mask prompt's pixels become +-10: sigmoid(10) is as good as 1
 PREVIOUS_LOGIT_LIMIT = 32.0
+LARGEST_COORDINATE = 1e9
 NO_PROMPT = Prompt(np.zeros((0, 2), np.float32), np.zeros(0, np.int32))
 
 
@@ -105,11 +106,14 @@ def _box(box: Sequence[float] | npt.NDArray[np.generic], frame_size: tuple[int, 
 
 def _numbers(values: npt.ArrayLike, name: str, expected: str) -> npt.NDArray[np.float64]:
     try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise PromptError(f"got {values!r:.80} as {name}; expected {expected}") from None
-    if not np.isfinite(array).all():
-        raise PromptError(f"got a number that is not finite in {name}; expected {expected}")
+        array = np.asarray(values)
+    except (TypeError, ValueError):  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "buif":
+        raise PromptError(f"got {values!r:.80} as {name}; expected {expected}")
+    array = array.astype(np.float64)
+    if not (np.abs(array) < LARGEST_COORDINATE).all():
+        raise PromptError(f"got a number that is not finite in {name}, or beyond 1e9; expected {expected}")
     return array
 
 
@@ -117,7 +121,10 @@ def _mask_prompt(mask: npt.ArrayLike, image_size: int) -> BoolArray:
     """(S, S) bool; another size is averaged and cut at one half, as the reference does."""
     import cv2
 
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except (TypeError, ValueError):
+        raise PromptError(f"got {mask!r:.80} as a mask; expected (height, width), bool or 0/255") from None
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "buif":
         raise PromptError(
             f"got a mask of shape {array.shape} and type {array.dtype}; expected (height, width), bool or 0/255"
@@ -139,7 +146,7 @@ def _mask_prompt(mask: npt.ArrayLike, image_size: int) -> BoolArray:
     return inside
 
 
-def merge_prompts(earlier: Prompt | None, new: Prompt) -> Prompt:
+def merge_prompts(earlier: Prompt | None, new: Prompt, *, refines: bool = False) -> Prompt:
     """One object's prompts on one frame: points add up, a new box or mask replaces the earlier one.
 
     Raises:
@@ -155,7 +162,7 @@ def merge_prompts(earlier: Prompt | None, new: Prompt) -> Prompt:
             np.concatenate([box.points[box_corner], earlier.points[~old_corner], new.points[~new_corner]]),
             np.concatenate([box.labels[box_corner], earlier.labels[~old_corner], new.labels[~new_corner]]),
         )
-    if merged.mask is None and (merged.labels == LABEL_OUTSIDE).all():
+    if not refines and merged.mask is None and (merged.labels == LABEL_OUTSIDE).all():
         raise PromptError("got only points outside the object; add at least one point inside it, or a box")
     return merged
 

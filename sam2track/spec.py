@@ -167,14 +167,15 @@ def contracts(constants: Constants, hidden_size: int) -> dict[GraphName, Contrac
     feats2: Shape = (1, hidden_size, side, side)
     tokens: Shape = (side * side, 1, hidden_size)
     memory_tokens: Shape = (side * side, 1, memory)
-    rows: Shape = ("memory_rows", 1, memory)
+    # Free in our own bundles; where it is fixed, this is how many there must be.
+    rows: Shape = (constants.memory_frames * side * side + MAX_OBJECT_POINTERS * (hidden_size // memory), 1, memory)
     return {
         "vision_encoder": Contract(
             {"pixel_values": (1, 3, size, size)},
             {
+                "feats2": feats2,  # first: the hidden size is read from it
                 "feats0": feats0,
                 "feats1": feats1,
-                "feats2": feats2,
                 "feats2_no_mem": feats2,
                 "vision_pos_embed": feats2,
             },

@@ -164,11 +164,14 @@ class Tracker:
         )
         known = self._objects.get(object_id)
         tracked_object = known or _TrackedObject(MemoryBank(self._constants.memory_frames))
-        prompt = merge_prompts(tracked_object.prompts.get(idx), prompt)
+        earlier = tracked_object.prompts.get(idx)
+        refines = earlier is not None or tracked_object.was_tracked(idx)
+        prompt = merge_prompts(earlier, prompt, refines=refines)
         encoded = self._encode(video_frame)
         initial = not tracked_object.was_tracked(idx)
         previous = self._previous_logits(tracked_object, object_id, encoded)
         prediction = self._segment(tracked_object, encoded, prompt, initial=initial, previous_logits=previous)
+        self._frame_size = (size[0], size[1])
         self._objects[object_id] = tracked_object
         tracked_object.prompts[idx] = prompt
         encoded.to_remember[object_id] = prediction
@@ -222,19 +225,31 @@ class Tracker:
             frame = VideoFrame(frame, 0 if self._last_idx is None else self._last_idx + 1)
         frame = self._checked(frame)
         self._remember_prompted()
-        objects = {object_id: self._step_object(tracked, frame) for object_id, tracked in self._objects.items()}
+        outcomes = self._prompted_outcomes(frame.frame_idx)
+        # A picture at hand is compared with this one even if there is nothing to track on it.
+        at_hand = self._encoded is not None and self._encoded.frame_idx == frame.frame_idx
+        if at_hand or len(outcomes) < len(self._objects):
+            encoded = self._encode(frame)
+            for object_id, tracked_object in self._objects.items():
+                if object_id not in outcomes:
+                    outcomes[object_id] = self._track_object(tracked_object, encoded)
         self._last_idx = frame.frame_idx
+        objects = {object_id: self._result(outcomes[object_id]) for object_id in self._objects}
         return FrameResult(frame.frame_idx, objects, frame.pts, frame.time_base)
 
-    def _step_object(self, tracked_object: _TrackedObject, frame: VideoFrame) -> ObjectResult:
-        prompted = tracked_object.bank.conditioning.get(frame.frame_idx)
-        if prompted is not None:
-            return self._result(prompted.outcome)
-        encoded = self._encode(frame)
+    def _prompted_outcomes(self, frame_idx: int) -> dict[ObjectId, MaskOutcome]:
+        """What is settled already: a prompted frame keeps the answer to its prompt."""
+        return {
+            object_id: entry.outcome
+            for object_id, tracked_object in self._objects.items()
+            if (entry := tracked_object.bank.conditioning.get(frame_idx)) is not None
+        }
+
+    def _track_object(self, tracked_object: _TrackedObject, encoded: _EncodedFrame) -> MaskOutcome:
         prediction = self._segment(tracked_object, encoded, NO_PROMPT, initial=False)
         self._remember(tracked_object, encoded, prediction, conditioning=False)
-        tracked_object.note_tracked(frame.frame_idx)
-        return self._result(prediction.outcome)
+        tracked_object.note_tracked(encoded.frame_idx)
+        return prediction.outcome
 
     def _segment(
         self,
@@ -297,15 +312,14 @@ class Tracker:
 
     def _checked(self, frame: VideoFrame) -> VideoFrame:
         rgb = check_frame(frame.rgb)
-        if frame.frame_idx < 0:
-            raise FrameError(f"got frame_idx {frame.frame_idx}; expected 0 or more")
+        if not isinstance(frame.frame_idx, (int, np.integer)) or frame.frame_idx < 0:
+            raise FrameError(f"got frame_idx {frame.frame_idx!r}; expected an integer, 0 or more")
         size = (rgb.shape[0], rgb.shape[1])
         if self._frame_size is not None and size != self._frame_size:
             raise FrameError(
                 f"frame {frame.frame_idx} has (height, width) {size}; the frames before have {self._frame_size}. "
                 "Resize the frames to one size, or use another tracker"
             )
-        self._frame_size = size
         return frame
 
     def _encode(self, frame: VideoFrame) -> _EncodedFrame:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import onnx
 
 from sam2track.build.checkpoint import Checkpoint
@@ -19,7 +20,7 @@ from sam2track.build.network import NetworkConfig, Weights
 from sam2track.build.pointer_tpos import pointer_tpos
 from sam2track.build.vision_encoder import vision_encoder
 from sam2track.build.writer import Precision
-from sam2track.errors import OutputError, OutputExistsError
+from sam2track.errors import CheckpointError, OutputError, OutputExistsError
 from sam2track.spec import (
     GRAPH_NAMES,
     Constants,
@@ -64,23 +65,27 @@ def build_bundle(
         folder: Where the bundle goes; its parent must exist.
         precision: What the graphs compute in.
         name: Name of the model in the manifest; the folder's name by default.
-        overwrite: Replace an existing folder.
+        overwrite: Replace an existing bundle. A folder that holds anything else is never replaced.
         progress: Called with each graph's name before it is built.
 
     Returns:
         The manifest that was written.
 
     Raises:
-        CheckpointError: A weight is missing or does not fit the precision.
+        CheckpointError: A weight is missing, has another shape than the config says, or does not fit the precision.
         OutputExistsError: The folder exists and `overwrite` is false.
         OutputError: It cannot be written. Nothing is left behind.
     """
     folder = Path(folder)
-    if folder.exists() and not overwrite:
-        raise OutputExistsError(f"{folder} exists; choose another folder or overwrite it")
-    if not folder.parent.is_dir():
-        raise OutputError(f"the folder {folder.parent} does not exist; create it first")
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    if precision is Precision.FP16:
+        _refuse_too_large(checkpoint.weights)
+    try:
+        _refuse_output(folder, overwrite)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the bundle {folder} cannot be written: {error.strerror}; choose another place") from error
     try:
         manifest = _write(checkpoint, temporary, precision, name or folder.name, progress)
         temporary.chmod(0o755)
@@ -92,6 +97,43 @@ def build_bundle(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return manifest
+
+
+def _refuse_output(folder: Path, overwrite: bool) -> None:
+    if not folder.parent.is_dir():
+        raise OutputError(f"the folder {folder.parent} does not exist; create it first")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise OutputError(f"{folder} is a file, expected a folder; choose another name")
+    if not overwrite:
+        raise OutputExistsError(f"{folder} exists; choose another folder or overwrite it")
+    foreign = sorted({entry.name for entry in folder.iterdir()} - {"constants.json", "manifest.json", "onnx"})
+    if foreign:
+        raise OutputError(f"will not replace {folder}: it also holds {foreign[0]}; choose another folder")
+
+
+def _refuse_too_large(weights: Weights) -> None:
+    limit = float(np.finfo(np.float16).max)
+    for name, array in weights.arrays.items():
+        largest = float(np.max(np.abs(array), initial=0))
+        if largest > limit:
+            raise CheckpointError(
+                f"weight {name!r} has a magnitude of {largest:.3g}, expected at most {limit:.0f} as float16; "
+                "build with precision fp32"
+            )
+
+
+def _build_graph(graph: GraphName, checkpoint: Checkpoint, precision: Precision) -> onnx.ModelProto:
+    try:
+        return BUILDERS[graph](checkpoint.config, checkpoint.weights, precision)
+    except CheckpointError:
+        raise
+    except Exception as error:  # numpy's or onnx's, where two shapes do not go together
+        raise CheckpointError(
+            f"the graph {graph} cannot be built: the weights have not the shapes that config.json leads to: "
+            f"{' '.join(str(error).split()):.300}"
+        ) from error
 
 
 def _write(
@@ -112,7 +154,7 @@ def _write(
 
     for graph in GRAPH_NAMES:
         progress(graph)
-        model = BUILDERS[graph](config, checkpoint.weights, precision)
+        model = _build_graph(graph, checkpoint, precision)
         graphs[graph] = _graph_spec(model)
         write(graph_path(graph), model.SerializeToString(deterministic=True))
     constants = model_constants(config, checkpoint.weights)
@@ -139,6 +181,11 @@ def _write(
 def model_constants(config: NetworkConfig, weights: Weights) -> Constants:
     """The numbers that the loop needs and that are not in any graph."""
     temporal = weights["memory_temporal_positional_encoding"].astype("float32")
+    if temporal.size != config.num_maskmem * config.memory_size:
+        raise CheckpointError(
+            f"weight 'memory_temporal_positional_encoding' has the shape {list(temporal.shape)}; expected "
+            f"{[config.num_maskmem, 1, 1, config.memory_size]}: num_maskmem and memory_encoder_output_channels"
+        )
     downsample = weights.within("mask_downsample")
     return Constants(
         image_size=config.image_size,

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from sam2track.build.network import NetworkConfig, Weights
 from sam2track.build.position import cell_centres, random_fourier
 from sam2track.build.prompt_encoder import embed_mask, embed_points, real_points
-from sam2track.build.writer import GraphWriter, Precision, Value, tokens_of
+from sam2track.build.writer import AttentionShape, GraphWriter, Precision, Value, tokens_of
 from sam2track.spec import LOW_RES_SIZE
 
 NO_OBJECT_LOGIT = -1024.0
@@ -123,6 +123,7 @@ def _cross_attention(g: GraphWriter, weights: Weights, query: Value, key: Value,
         g.transpose(key, 1, 0, 2),
         g.transpose(value, 1, 0, 2),
         scale=head_dim**-0.5,
+        shape=AttentionShape(heads, 1, 1),  # tokens are few: never worth splitting
     )
     joined = g.reshape(g.transpose(attended, 1, 0, 2), -1, dim)
     return g.linear(joined, weights["o_proj.weight"], weights["o_proj.bias"])

@@ -14,7 +14,7 @@ import onnx
 
 from sam2track.build.network import NetworkConfig, Weight, Weights
 from sam2track.build.position import axial_rope
-from sam2track.build.writer import GraphWriter, Precision, Value
+from sam2track.build.writer import AttentionShape, GraphWriter, Precision, Value
 
 _LAYER_NORM_EPS = 1e-5
 _MASKED = -1e4  # added to the score of a masked key: its weight is exactly 0, and float16 holds it
@@ -122,11 +122,11 @@ def _layer(
 
 
 def _self_attention(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value, rope: _Rope) -> Value:
-    heads = config.memory_attention_num_attention_heads
+    heads, side = config.memory_attention_num_attention_heads, config.feature_size
     query = g.concat(*_rotated_query(g, config, weights, tokens, rope), axis=2)
     key = g.concat(*_rotated_keys(g, config, weights, tokens, rope), axis=1)
     value = g.reshape(g.linear(tokens, weights["v_proj.weight"], weights["v_proj.bias"]), -1, heads, _head_dim(config))
-    attended = g.attend_columns(query, key, g.transpose(value, 1, 0, 2))
+    attended = g.attend_columns(query, key, g.transpose(value, 1, 0, 2), shape=AttentionShape(heads, side**2, side**2))
     return _join_heads(g, config, weights, attended)
 
 
@@ -146,7 +146,8 @@ def _cross_attention(
     spatial = _rotated_keys(g, config, weights, memory.spatial_keys, rope)
     pointers = _key_halves(g, config, weights, memory.pointer_keys)  # pointers have no place: not rotated
     halves = [g.concat(turned, still, axis=2) for turned, still in zip(spatial, pointers, strict=True)]
-    attended = g.attend_columns(query, g.concat(*halves, memory.mask, axis=1), memory.values)
+    shape = AttentionShape(heads, config.feature_size**2, config.memory_rows)
+    attended = g.attend_columns(query, g.concat(*halves, memory.mask, axis=1), memory.values, shape=shape)
     matrix = weights["v_proj.weight"].reshape(heads, head_dim, -1).transpose(0, 2, 1)
     projected = g.matmul(attended, g.weight(matrix))
     projected = g.add(projected, g.weight(weights["v_proj.bias"].reshape(heads, 1, head_dim)))

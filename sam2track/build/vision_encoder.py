@@ -13,7 +13,7 @@ import onnx
 
 from sam2track.build.network import HieraConfig, NetworkConfig, Weight, Weights
 from sam2track.build.position import bicubic_resize, sine_grid
-from sam2track.build.writer import GraphWriter, Precision, Value
+from sam2track.build.writer import AttentionShape, GraphWriter, Precision, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,13 @@ def _block(g: GraphWriter, config: HieraConfig, weights: Weights, block: _Block,
     tokens = g.add(residual, attended)
     normed = g.layer_norm(tokens, weights["layer_norm2.weight"], weights["layer_norm2.bias"], eps=config.layer_norm_eps)
     mlp = weights.within("mlp")
-    expanded = g.activation(config.hidden_act, g.linear(normed, mlp["proj_in.weight"], mlp["proj_in.bias"]))
-    return g.add(tokens, g.linear(expanded, mlp["proj_out.weight"], mlp["proj_out.bias"]))
+
+    def feed_forward(part: Value) -> Value:
+        expanded = g.activation(config.hidden_act, g.linear(part, mlp["proj_in.weight"], mlp["proj_in.bias"]))
+        return g.linear(expanded, mlp["proj_out.weight"], mlp["proj_out.bias"])
+
+    rows = (side // 2 if block.pools else side) ** 2
+    return g.add(tokens, g.in_blocks(normed, rows, rows * mlp["proj_in.weight"].shape[0], feed_forward))
 
 
 def _attention(g: GraphWriter, weights: Weights, tokens: Value, side: int, block: _Block, heads: int) -> Value:
@@ -170,7 +175,12 @@ def _attention(g: GraphWriter, weights: Weights, tokens: Value, side: int, block
             projected = g.reshape(projected, 1, part_side**2, dim)
         parts.append(g.add(projected, g.weight(bias)) if needs_padding else projected)
     windows = (-(-side // block.window)) ** 2 if block.window > 0 else 1
-    attended = _multi_head(g, parts[0], parts[1], parts[2], dim, heads, windows)
+    shape = AttentionShape(
+        batch=windows * heads,
+        queries=query_window**2 if block.window > 0 else query_side**2,
+        keys=block.window**2 if block.window > 0 else side**2,
+    )
+    attended = _multi_head(g, parts, dim, heads, shape)
     if block.window > 0:
         attended = _from_windows(g, attended, query_side, query_window, dim)
     else:
@@ -178,16 +188,16 @@ def _attention(g: GraphWriter, weights: Weights, tokens: Value, side: int, block
     return g.linear(attended, weights["proj.weight"], weights["proj.bias"])
 
 
-def _multi_head(g: GraphWriter, query: Value, key: Value, value: Value, dim: int, heads: int, windows: int) -> Value:
-    """(windows, n, dim) each -> (windows, n of the query, dim); heads join the windows in the batch."""
-    head_dim = dim // heads
+def _multi_head(g: GraphWriter, parts: list[Value], dim: int, heads: int, shape: AttentionShape) -> Value:
+    """Query, key and value, (windows, n, dim) each -> (windows, n of the query, dim); heads join the batch."""
+    head_dim, windows = dim // heads, shape.batch // heads
     if heads == 1:
-        return g.attention(query, key, value, scale=head_dim**-0.5)
+        return g.attention(parts[0], parts[1], parts[2], scale=head_dim**-0.5, shape=shape)
     query, key, value = (
-        g.reshape(g.transpose(g.reshape(part, windows, -1, heads, head_dim), 0, 2, 1, 3), windows * heads, -1, head_dim)
-        for part in (query, key, value)
+        g.reshape(g.transpose(g.reshape(part, windows, -1, heads, head_dim), 0, 2, 1, 3), shape.batch, -1, head_dim)
+        for part in parts
     )
-    attended = g.attention(query, key, value, scale=head_dim**-0.5)
+    attended = g.attention(query, key, value, scale=head_dim**-0.5, shape=shape)
     joined = g.transpose(g.reshape(attended, windows, heads, -1, head_dim), 0, 2, 1, 3)
     return g.reshape(joined, windows, -1, dim)
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
-from sam2track.errors import NonFiniteError, OutputError, OutputExistsError, Sam2TrackError, VideoDecodeError
+from sam2track.errors import NonFiniteError, OutputError, Sam2TrackError, VideoDecodeError
 
 DONE, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 _OWN_OPTIONS = {"--help", "-h", "--version"}
+# What another output would avoid. A full disk or a broken encoder is a failure on the way.
+_ABOUT_THE_PATH = {
+    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS
+}  # fmt: skip
 
 
 class _DefaultGroup(click.Group):
     """`sam2track VIDEO …` is short for `sam2track track VIDEO …`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in _OWN_OPTIONS:
+        if not args:
+            args = ["--help"]
+        elif args[0] not in self.commands and args[0] not in _OWN_OPTIONS:
             args = ["track", *args]
         return super().parse_args(ctx, args)
 
@@ -75,8 +82,11 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _exit_code(error: Sam2TrackError) -> int:
     """Failures on the way are 1; whatever better input would avoid is 2."""
-    on_the_way = (VideoDecodeError, NonFiniteError, OutputError)
-    return FAILED if isinstance(error, on_the_way) and not isinstance(error, OutputExistsError) else BAD_USAGE
+    if isinstance(error, OutputError):
+        # Without a cause it refuses what was asked for; else the system, or the encoder, said no.
+        cause = error.__cause__
+        return BAD_USAGE if cause is None or getattr(cause, "errno", None) in _ABOUT_THE_PATH else FAILED
+    return FAILED if isinstance(error, (VideoDecodeError, NonFiniteError)) else BAD_USAGE
 
 
 def _fail(message: str, code: int) -> NoReturn:

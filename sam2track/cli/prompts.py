@@ -9,6 +9,8 @@ import click
 
 from sam2track.errors import PromptError
 
+_LONGEST_ID = 100  # characters
+
 
 @dataclass(slots=True)
 class ObjectPrompt:
@@ -48,8 +50,14 @@ class Coordinates(click.ParamType[tuple[str | None, tuple[float, ...]]]):
 
 
 def parse_object_id(text: str) -> int | str:
-    """An id of digits is a number, so that it equals the library's default ids."""
-    return int(text) if text.isdecimal() else text
+    """An id of digits is a number, so that it equals the library's default ids.
+
+    Raises:
+        PromptError: It is empty, far too long, or nothing that a terminal and a JSON file can show.
+    """
+    if not text.isprintable() or not 0 < len(text) <= _LONGEST_ID:
+        raise PromptError(f"got the object id {text!r:.40}; expected 1 to {_LONGEST_ID} printable characters")
+    return int(text) if text.isascii() and text.isdecimal() else text
 
 
 def collect_prompts(
@@ -61,7 +69,7 @@ def collect_prompts(
     """Groups the options by object, in the order of their first mention.
 
     Raises:
-        PromptError: An object has two boxes.
+        PromptError: An object has two boxes, or an id that cannot be one.
     """
     prompts: dict[int | str, ObjectPrompt] = {}
 

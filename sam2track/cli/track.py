@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -52,7 +53,7 @@ class Summary:
               help="A video with the masks drawn in, or one PNG mask a frame.")  # fmt: skip
 @click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(min=0), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
+@click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="A summary as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no messages but errors.")
@@ -108,6 +109,8 @@ def track(
             for writer in writers:
                 writer.write(frame, result)
             frames += 1
+        for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
+            writer.close()
     seconds = time.perf_counter() - started
     summary = Summary(str(output), str(sidecar), frames, round(seconds, 3), round(frames / seconds, 2), opened.provider)
     if as_json:
@@ -147,10 +150,13 @@ def _results(
     frame_idx = -1
     for frame in source:
         frame_idx = frame.frame_idx
+        if frame_idx < prompt_frame:
+            yield frame, FrameResult(frame_idx, {}, frame.pts, frame.time_base)
+            continue
         if frame_idx == prompt_frame:
             for object_id, prompt in prompts.items():
                 tracker.add_prompt(frame, object_id=object_id, **prompt.arguments())
-        yield frame, tracker.step(frame) if frame_idx >= prompt_frame else FrameResult(frame_idx, {}, frame.pts)
+        yield frame, tracker.step(frame)
     if frame_idx < prompt_frame:
         raise PromptError(f"got --frame {prompt_frame}, but the video has {frame_idx + 1} frames, numbered from 0")
 
@@ -171,6 +177,8 @@ def _output_paths(video: Path, output: Path | None, output_format: Format) -> tu
     """Where the masks and the sidecar go."""
     if output is None:
         output = Path(f"{video.stem}.overlay.mp4" if output_format == "overlay" else f"{video.stem}.masks")
+    if output.name in ("", ".."):
+        raise OutputError(f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks")
     sidecar = output.with_suffix(".json") if output_format == "overlay" else output.with_name(f"{output.name}.json")
     if sidecar == output:
         raise OutputError(f"got the output {output}; .json is the scores' file, expected .mp4, .mov or .mkv")
@@ -178,7 +186,7 @@ def _output_paths(video: Path, output: Path | None, output_format: Format) -> tu
 
 
 def _refuse_existing(sidecar: Path, overwrite: bool) -> None:
-    if sidecar.exists() and not overwrite:
+    if os.path.lexists(sidecar) and not overwrite:
         raise OutputExistsError(f"{sidecar} exists; choose another output with -o, or give --overwrite")
 
 
