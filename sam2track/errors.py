@@ -6,6 +6,7 @@ Sam2TrackError
 │   ├── BundleIntegrityError        (ValueError) a file is not the one its manifest describes
 │   └── BundleContractError         (ValueError) a file does not follow the contract of the five graphs
 ├── CheckpointError                 (ValueError) a checkpoint cannot be built into a bundle
+├── GraphError                      (RuntimeError) ONNX Runtime could not run a graph
 ├── DeviceError                     (RuntimeError) the asked-for execution provider cannot be had
 ├── PromptError                     (ValueError) a click, box or mask cannot be used
 ├── FrameError                      (ValueError) an array is not a video frame
@@ -46,6 +47,10 @@ class BundleContractError(BundleError, ValueError):
 
 class CheckpointError(Sam2TrackError, ValueError):
     """A checkpoint cannot be read, or does not describe a SAM 2 video model."""
+
+
+class GraphError(Sam2TrackError, RuntimeError):
+    """ONNX Runtime could not run a graph, for instance for want of memory."""
 
 
 class DeviceError(Sam2TrackError, RuntimeError):

@@ -179,8 +179,7 @@ class OnnxGraphs:
     @property
     def takes_mask_logits(self) -> bool:
         """Whether the mask decoder can start from earlier logits or a mask prompt."""
-        decoder = self._graphs["mask_decoder"]
-        return {"mask_prompt", "has_mask_prompt"} <= {*decoder.inputs, *decoder.optional}
+        return {"mask_prompt", "has_mask_prompt"} <= set(self._graphs["mask_decoder"].optional)
 
 
 def _to_tokens(features: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,8 @@ def test_the_linters_have_nothing_to_say(name: str) -> None:
     program, *arguments = COMMANDS[name]
     if importlib.util.find_spec(program) is None:
         pytest.skip(f"{program} is not installed: pip install {program}")
+    if program == "mypy" and int(version("av").partition(".")[0]) < 18:
+        pytest.skip("the dependencies' own types differ from version to version; checked with PyAV 18 and later")
     command = [sys.executable, "-m", program, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

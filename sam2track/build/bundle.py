@@ -158,6 +158,7 @@ def _write(
         graphs[graph] = _graph_spec(model)
         write(graph_path(graph), model.SerializeToString(deterministic=True))
     constants = model_constants(config, checkpoint.weights)
+    checkpoint.weights.refuse_unused()
     write("constants.json", (constants.model_dump_json(indent=1) + "\n").encode())
     manifest = Manifest(
         schema_version=1,

@@ -76,12 +76,12 @@ def _two_way_transformer(
     g: GraphWriter, config: NetworkConfig, weights: Weights, sparse: Value, image: Value
 ) -> tuple[Value, Value]:
     """Output tokens and prompt attend to the image and the image to them; returns both, (n, C) and (F^2, C)."""
-    decoder = Weights(weights.arrays, "mask_decoder.")
+    decoder = weights.root().within("mask_decoder")
     output_tokens = np.concatenate(
         [decoder[f"{name}.weight"] for name in ("obj_score_token", "iou_token", "mask_tokens")]
     )
     prompt = g.compute(g.concat(g.full_weight(output_tokens), sparse, axis=0))
-    frequencies = weights.arrays["shared_image_embedding.positional_embedding"].astype(np.float32)
+    frequencies = weights.root()["shared_image_embedding.positional_embedding"].astype(np.float32)
     position = g.weight(random_fourier(cell_centres(config.feature_size), frequencies))
     heads = config.mask_decoder_config.num_attention_heads
 
@@ -92,7 +92,8 @@ def _two_way_transformer(
         return g.layer_norm(value, module["weight"], module["bias"], eps=_LAYER_NORM_EPS)
 
     tokens = prompt
-    for index in range(config.mask_decoder_config.num_hidden_layers):
+    layers = config.mask_decoder_config.num_hidden_layers
+    for index in range(layers):
         layer = weights.within(f"layers.{index}")
         if index == 0:  # the first layer's tokens are the prompt itself: no position to add, no residual
             tokens = attend(layer.within("self_attn"), tokens, tokens, tokens)
@@ -103,7 +104,7 @@ def _two_way_transformer(
         key = g.add(image, position)
         to_image = attend(layer.within("cross_attn_token_to_image"), g.add(tokens, prompt), key, image)
         tokens = norm(layer.within("layer_norm2"), g.add(tokens, to_image))
-        tokens = norm(layer.within("layer_norm3"), g.add(tokens, _mlp(g, layer.within("mlp"), tokens)))
+        tokens = norm(layer.within("layer_norm3"), g.add(tokens, _mlp(g, layer.within("mlp"), tokens, depth=layers)))
         to_tokens = attend(layer.within("cross_attn_image_to_token"), key, g.add(tokens, prompt), tokens)
         image = norm(layer.within("layer_norm4"), g.add(image, to_tokens))
     final = attend(weights.within("final_attn_token_to_image"), g.add(tokens, prompt), g.add(image, position), image)
@@ -129,15 +130,14 @@ def _cross_attention(g: GraphWriter, weights: Weights, query: Value, key: Value,
     return g.linear(joined, weights["o_proj.weight"], weights["o_proj.bias"])
 
 
-def _mlp(g: GraphWriter, weights: Weights, tokens: Value) -> Value:
-    """proj_in, any middle layers, proj_out, with ReLU between."""
-    tokens = g.relu(g.linear(tokens, weights["proj_in.weight"], weights["proj_in.bias"]))
-    index = 0
-    while f"layers.{index}.weight" in weights:
-        layer = weights.within(f"layers.{index}")
-        tokens = g.relu(g.linear(tokens, layer["weight"], layer["bias"]))
-        index += 1
-    return g.linear(tokens, weights["proj_out.weight"], weights["proj_out.bias"])
+def _mlp(g: GraphWriter, weights: Weights, tokens: Value, *, depth: int = 3) -> Value:
+    """proj_in, `depth` - 2 middle layers, proj_out, with ReLU between."""
+    names = ["proj_in", *(f"layers.{index}" for index in range(depth - 2)), "proj_out"]
+    for name in names:
+        layer = weights.within(name)
+        tokens = g.linear(tokens, layer["weight"], layer["bias"])
+        tokens = tokens if name == "proj_out" else g.relu(tokens)
+    return tokens
 
 
 # -- heads ----------------------------------------------------------------------------------------------------
@@ -165,7 +165,12 @@ def _heads(
     ]
     pixels = _upscale(g, config, weights, image, feats0, feats1)
     masks = g.op("Gemm", g.concat(*filters, axis=0), pixels, transB=1)
-    ious = g.op("Sigmoid", g.full(_mlp(g, weights.within("iou_prediction_head"), iou_token)))
+    ious = g.op(
+        "Sigmoid",
+        g.full(
+            _mlp(g, weights.within("iou_prediction_head"), iou_token, depth=config.mask_decoder_config.iou_head_depth)
+        ),
+    )
     score = g.full(_mlp(g, weights.within("pred_obj_score_head"), score_token))
     return _Heads(masks, g.reshape(ious, count), score, mask_tokens)
 

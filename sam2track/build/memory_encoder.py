@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from sam2track.build.network import NetworkConfig, Weights
 from sam2track.build.position import sine_grid
-from sam2track.build.writer import GraphWriter, Precision, Value
+from sam2track.build.writer import GraphWriter, Precision, Value, pointwise
 
 _LAYER_NORM_EPS = 1e-6
 
@@ -32,14 +32,14 @@ def memory_encoder(config: NetworkConfig, weights: Weights, precision: Precision
     projection = encoder.within("feature_projection")
     pixels = g.linear(
         g.transpose(g.reshape(features, hidden, side * side), 1, 0),
-        projection["weight"][:, :, 0, 0],
+        pointwise(projection["weight"]),
         projection["bias"],
     )
     fused = g.add(pixels, mask)
     for index in range(config.memory_fuser_num_layers):
         fused = _fuse(g, config, encoder.within(f"memory_fuser.layers.{index}"), fused)
     projection = encoder.within("projection")
-    tokens = g.linear(fused, projection["weight"][:, :, 0, 0], projection["bias"])
+    tokens = g.linear(fused, pointwise(projection["weight"]), projection["bias"])
     if config.enable_occlusion_spatial_embedding:
         tokens = g.add(tokens, _absence(g, weights, object_score))
 
@@ -75,7 +75,7 @@ def _downsample(g: GraphWriter, config: NetworkConfig, weights: Weights, mask: V
         if index < layers - 1:
             mask = g.reshape(g.transpose(tokens, 1, 0), 1, channels, side, side)
     final = weights.within("final_conv")
-    return g.linear(tokens, final["weight"][:, :, 0, 0], final["bias"])
+    return g.linear(tokens, pointwise(final["weight"]), final["bias"])
 
 
 def _fuse(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value) -> Value:

@@ -6,7 +6,7 @@ these two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -166,12 +166,23 @@ class NetworkConfig(_Section):
         return self.num_maskmem * self.feature_size**2 + self.pointer_rows
 
 
+# In every checkpoint, and read by neither the reference's inference nor ours.
+_UNUSED = frozenset({"no_memory_positional_encoding"})
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A checkpoint's arrays by name, seen from inside one module of the network."""
+    """A checkpoint's arrays by name, seen from inside one module of the network.
+
+    Attributes:
+        arrays: All arrays, by full name.
+        prefix: Of the module that this view is inside of.
+        used: Full names that were asked for so far.
+    """
 
     arrays: dict[str, Weight]
     prefix: str = ""
+    used: set[str] = field(default_factory=set)
 
     def __getitem__(self, name: str) -> Weight:
         """The array `prefix + name`.
@@ -185,6 +196,7 @@ class Weights:
                 f"the checkpoint has no weight {full!r}; expected the layout of transformers' Sam2VideoModel "
                 "with the dimensions of its config.json"
             )
+        self.used.add(full)
         return self.arrays[full]
 
     def __contains__(self, name: str) -> bool:
@@ -193,4 +205,17 @@ class Weights:
 
     def within(self, module: str) -> Weights:
         """The same weights seen from inside `module`."""
-        return Weights(self.arrays, f"{self.prefix}{module}.")
+        return Weights(self.arrays, f"{self.prefix}{module}.", self.used)
+
+    def root(self) -> Weights:
+        """The same weights seen from outside all modules."""
+        return Weights(self.arrays, "", self.used)
+
+    def refuse_unused(self) -> None:
+        """Raises CheckpointError if the network left a weight out: its config.json describes less than there is."""
+        unused = sorted(set(self.arrays) - self.used - _UNUSED)
+        if unused:
+            raise CheckpointError(
+                f"the checkpoint has {len(unused)} weights that its config.json has no place for, such as "
+                f"{unused[0]!r}; expected the config.json that belongs to these weights"
+            )

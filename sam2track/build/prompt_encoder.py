@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from sam2track.build.network import NetworkConfig, Weights
-from sam2track.build.writer import GraphWriter, Value, tokens_of
+from sam2track.build.writer import GraphWriter, Value, pointwise, tokens_of
 
 
 def embed_points(g: GraphWriter, config: NetworkConfig, weights: Weights, points: Value, labels: Value) -> Value:
@@ -57,6 +57,6 @@ def embed_mask(
         tokens = g.activation(prompt_config.hidden_act, tokens)
         value = g.reshape(g.transpose(tokens, 1, 0), 1, channels, side, side)
     last = embed.within("conv3")
-    dense = g.linear(tokens, last["weight"][:, :, 0, 0], last["bias"])
+    dense = g.linear(tokens, pointwise(last["weight"]), last["bias"])
     difference = g.op("Sub", dense, g.weight(none))
     return g.add(g.weight(none), g.mul(g.compute(has_mask_prompt), difference))

@@ -13,7 +13,7 @@ import onnx
 
 from sam2track.build.network import HieraConfig, NetworkConfig, Weight, Weights
 from sam2track.build.position import bicubic_resize, sine_grid
-from sam2track.build.writer import AttentionShape, GraphWriter, Precision, Value
+from sam2track.build.writer import AttentionShape, GraphWriter, Precision, Value, pointwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ def _top_features(g: GraphWriter, config: NetworkConfig, weights: Weights, stage
     """The stride-16 level of the pyramid, channels first (C, F * F); stride 32 is added to it."""
     lateral = _lateral(g, weights, stages[2], level=2)
     if 2 not in config.vision_config.fpn_top_down_levels:
+        _neck_layer(weights, level=3)  # in the checkpoint, but nothing reads it
         return lateral
     half, hidden = config.feature_size // 2, config.hidden_size
     coarse = g.reshape(_lateral(g, weights, stages[3], level=3), 1, hidden, half, half)
@@ -66,7 +67,7 @@ def _top_features(g: GraphWriter, config: NetworkConfig, weights: Weights, stage
 def _neck_layer(weights: Weights, level: int) -> tuple[Weight, Weight]:
     """Weight (C, channels) and bias (C,) of a pyramid level; they are stored coarsest first."""
     layer = weights.within(f"vision_encoder.neck.convs.{3 - level}")
-    return layer["weight"][:, :, 0, 0], layer["bias"]
+    return pointwise(layer["weight"]), layer["bias"]
 
 
 def _lateral(g: GraphWriter, weights: Weights, tokens: Value, *, level: int) -> Value:
@@ -77,7 +78,7 @@ def _skip_features(g: GraphWriter, weights: Weights, tokens: Value, *, level: in
     """Pyramid level 0 or 1 and the decoder's 1x1 convolution on it, which nothing else reads: one product."""
     neck, neck_bias = (array.astype(np.float64) for array in _neck_layer(weights, level))
     skip = weights.within(f"mask_decoder.conv_s{level}")
-    matrix = skip["weight"][:, :, 0, 0].astype(np.float64)
+    matrix = pointwise(skip["weight"]).astype(np.float64)
     bias = matrix @ neck_bias + skip["bias"]
     return g.linear_columns(tokens, (matrix @ neck).astype(np.float32), bias.astype(np.float32))
 
@@ -137,7 +138,7 @@ def _block(g: GraphWriter, config: HieraConfig, weights: Weights, block: _Block,
     residual = tokens
     if "proj.weight" in weights:
         residual = g.linear(normed, weights["proj.weight"], weights["proj.bias"])
-        residual = _pool(g, residual, side, weights["proj.weight"].shape[0]) if block.pools else residual
+        residual = _pool(g, residual, side, side, weights["proj.weight"].shape[0]) if block.pools else residual
     heads = config.num_attention_heads_per_stage[block.stage]
     attended = _attention(g, weights.within("attn"), normed, side, block, heads)
     tokens = g.add(residual, attended)
@@ -153,39 +154,39 @@ def _block(g: GraphWriter, config: HieraConfig, weights: Weights, block: _Block,
 
 
 def _attention(g: GraphWriter, weights: Weights, tokens: Value, side: int, block: _Block, heads: int) -> Value:
-    """Attention within windows, or over the whole map; the queries of a pooling block are pooled 2x2."""
+    """Attention within windows, or over the whole map; the queries of a pooling block are pooled 2x2.
+
+    Keys and values need no bias: a key's shifts all scores of a query alike, and a value's passes through,
+    because the weights of an attention sum to one. So padding, which the reference adds before projecting and
+    which thus becomes the bias, is plain zeros here, added after the product with less to multiply.
+    """
     dim = weights["proj.weight"].shape[0]
     matrices, biases = np.split(weights["qkv.weight"], 3), np.split(weights["qkv.bias"], 3)
-    query_side = side // 2 if block.pools else side
-    query_window = block.window // 2 if block.pools else block.window
-    parts = []
-    for part, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
-        is_query = part == 0
-        part_side, window = (query_side, query_window) if is_query else (side, block.window)
-        # The reference pads the windows with zero tokens before projecting them, so that padding becomes
-        # the bias. Padding after the product and adding the bias last is the same with less to multiply,
-        # and a maximum commutes with a bias.
-        needs_padding = window > 0 and part_side % window > 0
-        projected = g.linear(tokens, matrix, None if needs_padding else bias)
-        if is_query and block.pools:
-            projected = _pool(g, projected, side, dim)
-        if window > 0:
-            projected = _to_windows(g, projected, part_side, window, dim)
-        else:
-            projected = g.reshape(projected, 1, part_side**2, dim)
-        parts.append(g.add(projected, g.weight(bias)) if needs_padding else projected)
-    windows = (-(-side // block.window)) ** 2 if block.window > 0 else 1
-    shape = AttentionShape(
-        batch=windows * heads,
-        queries=query_window**2 if block.window > 0 else query_side**2,
-        keys=block.window**2 if block.window > 0 else side**2,
-    )
-    attended = _multi_head(g, parts, dim, heads, shape)
-    if block.window > 0:
-        attended = _from_windows(g, attended, query_side, query_window, dim)
+    window, halving = block.window, 2 if block.pools else 1
+    windows = (-(-side // window)) ** 2 if window else 1
+    padded = window > 0 and side % window > 0
+    if window and not padded:
+        tokens = g.reshape(_to_windows(g, tokens, side, window, matrices[0].shape[1]), windows * window**2, -1)
+    parts = [g.linear(tokens, matrix, None if index or padded else biases[0]) for index, matrix in enumerate(matrices)]
+    if block.pools:  # a maximum commutes with a bias
+        rows, width = (windows * window, window) if window and not padded else (side, side)
+        parts[0] = _pool(g, parts[0], rows, width, dim)
+    if padded:
+        query = _to_windows(g, parts[0], side // halving, window // halving, dim)
+        keys, values = (_to_windows(g, part, side, window, dim) for part in parts[1:])
+        parts = [g.add(query, g.weight(biases[0])), keys, values]
     else:
-        attended = g.reshape(attended, query_side**2, dim)
-    return g.linear(attended, weights["proj.weight"], weights["proj.bias"])
+        parts = [g.reshape(part, windows, -1, dim) for part in parts]
+    length = window or side
+    shape = AttentionShape(windows * heads, queries=(length // halving) ** 2, keys=length**2)
+    attended = _multi_head(g, parts, dim, heads, shape)
+    if window:
+        attended = _from_windows(g, attended, side // halving, window // halving, dim)
+    else:
+        attended = g.reshape(attended, (side // halving) ** 2, dim)
+    matrix = weights["proj.weight"].astype(np.float64)
+    bias = (matrix @ biases[2] + weights["proj.bias"]).astype(np.float32)
+    return g.linear(attended, weights["proj.weight"], bias)
 
 
 def _multi_head(g: GraphWriter, parts: list[Value], dim: int, heads: int, shape: AttentionShape) -> Value:
@@ -202,10 +203,10 @@ def _multi_head(g: GraphWriter, parts: list[Value], dim: int, heads: int, shape:
     return g.reshape(joined, windows, -1, dim)
 
 
-def _pool(g: GraphWriter, tokens: Value, side: int, dim: int) -> Value:
-    """2x2 maximum over the map: (side * side, dim) -> (side * side / 4, dim)."""
-    rows = g.op("ReduceMax", g.reshape(tokens, side // 2, 2, side * dim), axes=[1], keepdims=0)
-    return g.op("ReduceMax", g.reshape(rows, (side // 2) ** 2, 2, dim), axes=[1], keepdims=0)
+def _pool(g: GraphWriter, tokens: Value, rows: int, width: int, dim: int) -> Value:
+    """2x2 maximum over a map, or over windows below each other: (rows * width, dim) -> a quarter of the rows."""
+    halved = g.op("ReduceMax", g.reshape(tokens, rows // 2, 2, width * dim), axes=[1], keepdims=0)
+    return g.op("ReduceMax", g.reshape(halved, rows * width // 4, 2, dim), axes=[1], keepdims=0)
 
 
 def _to_windows(g: GraphWriter, tokens: Value, side: int, window: int, dim: int) -> Value:

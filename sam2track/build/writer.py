@@ -37,7 +37,7 @@ class Precision(str, Enum):
 
 
 # What one block of rows may hold between: about a CPU's cache, or what a GPU hardly notices.
-_BLOCK_BYTES = {Precision.FP32: 8 << 20, Precision.FP16: 64 << 20}
+_BLOCK_BYTES = {Precision.FP32: 16 << 20, Precision.FP16: 64 << 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +191,19 @@ class GraphWriter:
 
     def linear(self, tokens: Value, weight: Weight, bias: Weight | None = None) -> Value:
         """tokens (n, in) @ weight (out, in)^T + bias (out,): a linear layer in PyTorch's layout."""
-        inputs = [tokens, self.weight(weight)] + ([] if bias is None else [self.weight(bias)])
+        inputs = [tokens, self.weight(weight)]
+        if bias is not None:
+            inputs.append(self.weight(_checked_bias(weight, bias)))
         return self._node("Gemm", inputs, transB=1)
 
     def linear_columns(self, tokens: Value, weight: Weight, bias: Weight) -> Value:
         """The transpose (out, n) of `linear`, computed directly: channels first without a transpose."""
-        return self._node("Gemm", [self.weight(weight), tokens, self.weight(bias[:, None])], transB=1)
+        column = self.weight(_checked_bias(weight, bias)[:, None])
+        return self._node("Gemm", [self.weight(weight), tokens, column], transB=1)
 
     def conv(self, value: Value, weight: Weight, bias: Weight, **attributes: Any) -> Value:
         """2-D convolution in PyTorch's layout."""
-        return self._node("Conv", [value, self.weight(weight), self.weight(bias)], **attributes)
+        return self._node("Conv", [value, self.weight(weight), self.weight(_checked_bias(weight, bias))], **attributes)
 
     def layer_norm(self, value: Value, weight: Weight, bias: Weight, *, eps: float) -> Value:
         """Layer norm over the last axis, in float32: squares of float16 activations overflow."""
@@ -288,6 +291,20 @@ class GraphWriter:
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model, full_check=True)
         return model
+
+
+def pointwise(kernel: Weight) -> Weight:
+    """The matrix (out, in) of a 1x1 convolution's kernel (out, in, 1, 1)."""
+    if kernel.shape[2:] != (1, 1):
+        raise ValueError(f"a kernel has shape {kernel.shape}; expected (out, in, 1, 1), a 1x1 convolution")
+    return kernel[:, :, 0, 0]
+
+
+def _checked_bias(weight: Weight, bias: Weight) -> Weight:
+    # A bias of another length may broadcast without an error.
+    if bias.shape != weight.shape[:1]:
+        raise ValueError(f"a bias has shape {bias.shape} beside a weight of {weight.shape}; expected one an output")
+    return bias
 
 
 def tokens_of(g: GraphWriter, features: Value, channels: int) -> Value:

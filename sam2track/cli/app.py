@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from sam2track.errors import NonFiniteError, OutputError, Sam2TrackError, VideoDecodeError
+from sam2track.errors import GraphError, NonFiniteError, OutputError, Sam2TrackError, VideoDecodeError
 
 DONE, FAILED, BAD_USAGE, INTERRUPTED = 0, 1, 2, 130
 _OWN_OPTIONS = {"--help", "-h", "--version"}
@@ -86,7 +86,7 @@ def _exit_code(error: Sam2TrackError) -> int:
         # Without a cause it refuses what was asked for; else the system, or the encoder, said no.
         cause = error.__cause__
         return BAD_USAGE if cause is None or getattr(cause, "errno", None) in _ABOUT_THE_PATH else FAILED
-    return FAILED if isinstance(error, (VideoDecodeError, NonFiniteError)) else BAD_USAGE
+    return FAILED if isinstance(error, (VideoDecodeError, GraphError, NonFiniteError)) else BAD_USAGE
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sam2track.errors import PromptError
 
 _LONGEST_ID = 100  # characters
+
+if TYPE_CHECKING:
+    _CoordinatesType = click.ParamType[tuple[str | None, tuple[float, ...]]]
+else:
+    _CoordinatesType = click.ParamType  # not generic in older versions
 
 
 @dataclass(slots=True)
@@ -25,7 +30,7 @@ class ObjectPrompt:
         return {"points": self.points or None, "labels": self.labels or None, "box": self.box}
 
 
-class Coordinates(click.ParamType[tuple[str | None, tuple[float, ...]]]):
+class Coordinates(_CoordinatesType):
     """`x,y` or `x0,y0,x1,y1`, with an object's id before a colon if need be: `2:300,80`."""
 
     def __init__(self, count: int) -> None:
