@@ -24,6 +24,8 @@ sam2track can catch it. Messages say what was got, what was expected and what to
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class Sam2TrackError(Exception):
     """Base of every error this package raises on purpose."""
@@ -91,6 +93,10 @@ class VideoDecodeError(VideoError):
     def __init__(self, message: str, *, frame_idx: int) -> None:
         super().__init__(message)
         self.frame_idx = frame_idx
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Pickling calls the class with positional arguments only; an error has to come back from a worker.
+        return partial(type(self), frame_idx=self.frame_idx), self.args
 
 
 class OutputError(Sam2TrackError, OSError):

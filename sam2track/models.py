@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sam2track.errors import BundleError, BundleNotFoundError
+from sam2track.errors import BundleContractError, BundleError, BundleNotFoundError
 from sam2track.graphs import OnnxGraphs
 from sam2track.onnx_graph import Device, resolve_device
 from sam2track.spec import GRAPH_NAMES, Constants, GraphName, Manifest, file_sha256, graph_path, read_json, verify_file
@@ -98,7 +98,33 @@ def load(model: str | os.PathLike[str] = "nano", *, device: Device = "auto", num
     """
     bundle = find_bundle(model, device)
     graphs = OnnxGraphs(bundle.graph_paths, bundle.constants, device=device, num_threads=num_threads)
+    if bundle.manifest is not None:
+        _check_signatures(bundle.manifest, graphs)
     return Model(bundle, graphs, graphs.provider)
+
+
+def _check_signatures(manifest: Manifest, graphs: OnnxGraphs) -> None:
+    """A manifest must not say of the graphs what is not so."""
+    for name, got in graphs.signatures().items():
+        spec = manifest.graphs[name]
+        said = {
+            "input": {tensor.name: tensor.shape for tensor in spec.inputs if not tensor.optional},
+            "optional": {tensor.name: tensor.shape for tensor in spec.inputs if tensor.optional},
+            "output": {tensor.name: tensor.shape for tensor in spec.outputs},
+        }
+        for kind, shapes in said.items():
+            if shapes != got[kind]:
+                raise BundleContractError(
+                    f"manifest.json: graphs.{name}: {kind} tensors are {shapes}; the graph has {got[kind]}. "
+                    "Build or download the bundle again."
+                )
+
+
+def _check_dimensions(manifest: Manifest, constants: Constants, path: Path) -> None:
+    for field in ("image_size", "memory_size", "memory_frames"):
+        said, expected = getattr(manifest.dimensions, field), getattr(constants, field)
+        if said != expected:
+            raise BundleContractError(f"{path}: dimensions.{field} is {said}; constants.json leads to {expected}")
 
 
 def find_bundle(model: str | os.PathLike[str], device: Device = "auto") -> Bundle:
@@ -134,7 +160,10 @@ def read_bundle(folder: Path, *, constants: Path | None = None) -> Bundle:
     if manifest is not None:
         for relative, expected in manifest.files.items():
             verify_file(constants_path if relative == "constants.json" else folder / relative, expected)
-    bundle = Bundle(manifest.name if manifest else folder.name, folder, read_json(constants_path, Constants), manifest)
+    values = read_json(constants_path, Constants)
+    if manifest is not None:
+        _check_dimensions(manifest, values, manifest_path)
+    bundle = Bundle(manifest.name if manifest else folder.name, folder, values, manifest)
     for path in bundle.graph_paths.values():
         if not path.is_file():
             raise BundleNotFoundError(f"{path} is missing; build or download the bundle again")

@@ -106,6 +106,8 @@ def resolve_device(device: Device) -> Literal["cpu", "cuda"]:
     missing = None
     if "CUDAExecutionProvider" not in available:
         missing = f"this ONNX Runtime has {available}; install onnxruntime-gpu (and uninstall onnxruntime)"
+        if _both_runtimes_installed():
+            log.warning("onnxruntime hides onnxruntime-gpu: uninstall both, then install onnxruntime-gpu")
     elif not _cuda_devices():
         missing = "no NVIDIA GPU or driver was found"
     if missing is None:
@@ -113,6 +115,13 @@ def resolve_device(device: Device) -> Literal["cpu", "cuda"]:
     if device == "cuda":
         raise DeviceError(f"CUDA was asked for, but {missing}; or use the device 'cpu'")
     return "cpu"
+
+
+def _both_runtimes_installed() -> bool:
+    """Two packages that share a folder: the one installed last wins, and CUDA may be gone."""
+    from importlib.metadata import packages_distributions
+
+    return {"onnxruntime", "onnxruntime-gpu"} <= set(packages_distributions().get("onnxruntime", ()))
 
 
 def providers_for(device: Device) -> list[str]:

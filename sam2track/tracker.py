@@ -42,14 +42,21 @@ class _TrackedObject:
 
     bank: MemoryBank
     prompts: dict[int, Prompt] = field(default_factory=dict)
-    tracked: tuple[int, int] | None = None  # first and last frame that was tracked rather than prompted
+    tracked: list[range] = field(default_factory=list)  # stretches of frames tracked, one more only after a jump
 
     def was_tracked(self, frame_idx: int) -> bool:
-        return self.tracked is not None and self.tracked[0] <= frame_idx <= self.tracked[1]
+        return any(frame_idx in stretch for stretch in self.tracked)
 
     def note_tracked(self, frame_idx: int) -> None:
-        first, last = self.tracked or (frame_idx, frame_idx)
-        self.tracked = min(first, frame_idx), max(last, frame_idx)
+        if self.was_tracked(frame_idx):
+            return
+        last = self.tracked[-1] if self.tracked else range(0)
+        # A prompted frame is passed over without being tracked, and does not end a stretch.
+        passed_over = all(idx in self.bank.conditioning for idx in range(last.stop, frame_idx))
+        if last and last.stop <= frame_idx and passed_over:
+            self.tracked[-1] = range(last.start, frame_idx + 1)
+        else:
+            self.tracked.append(range(frame_idx, frame_idx + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,12 @@ class Tracker:
     """
 
     def __init__(self, model: Model, *, num_frames: int | None = None, fill_holes: int = 0) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f"got {model!r:.80} as the model; expected what sam2track.load returns")
+        if num_frames is not None and num_frames < 1:
+            raise TrackerStateError(f"got num_frames {num_frames}; expected 1 or more, or None for a stream")
+        if fill_holes < 0:
+            raise TrackerStateError(f"got fill_holes {fill_holes}; expected 0 (off) or more logit pixels")
         self._constants = model.constants
         self._graphs = model.graphs
         self._temporal_encoding = np.array(self._constants.memory_temporal_positional_encoding, np.float32)

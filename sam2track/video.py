@@ -6,9 +6,9 @@ from 0. Nothing is dropped, doubled or resampled; `pts` and `time_base` are the 
 Damage: reading stops at the first thing FFmpeg reports (a failed read, a packet cut short, a frame
 that the decoder calls corrupt), because a picture patched up by error concealment would silently
 spoil every mask after it. Frames the decoder still holds back at that moment are dropped as well:
-behind a gap their numbers could not be trusted. Codecs without checks (HEVC, VP9) can decode
-damaged data without FFmpeg noticing; then neither do we. Nor do we where a cut looks like an end
-to FFmpeg (MKV, MPEG-TS): reading ends there, and the last frame or two can lie behind a gap.
+behind a gap their numbers could not be trusted. What FFmpeg conceals and only logs (damaged
+H.264 macroblocks), or never notices (HEVC, VP9, packets lost in an MPEG-TS), passes here too. So does
+a cut that looks like an end (MKV, MPEG-TS): the last frame or two can lie behind a gap.
 """
 
 from __future__ import annotations

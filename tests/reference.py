@@ -25,6 +25,9 @@ from transformers.models.sam2_video.modeling_sam2_video import Sam2VideoInferenc
 
 from sam2track.build.network import NetworkConfig, Weights  # noqa: E402
 
+# OpenMP's threads wait for each other by spinning: on a busy machine two take ten times as long as one.
+torch.set_num_threads(1)
+
 CHECKPOINT = Path(__file__).parent.parent / "training" / "nano-v0"
 Array = NDArray[Any]
 

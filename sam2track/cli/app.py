@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import click
@@ -70,14 +72,43 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     for command in (track, build, info):
         app.add_command(command)
     try:
-        code = app.main(args=None if args is None else list(args), prog_name="sam2track", standalone_mode=False)
+        with _signals_interrupt():
+            code = app.main(args=None if args is None else list(args), prog_name="sam2track", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
     except click.ClickException as error:
         _fail(error.format_message(), BAD_USAGE)
     except Sam2TrackError as error:
         _fail(str(error), _exit_code(error))
-    except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted; nothing was written", INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        signalled = error.__cause__ if isinstance(error, click.Abort) else error
+        code = 128 + signalled.number if isinstance(signalled, _Terminated) else INTERRUPTED
+        _fail("interrupted; nothing was written", code)
+    except OSError as error:  # everything else that can fail to be read or written has an error of its own
+        _fail(f"cannot write to the standard output: {error.strerror or error}", FAILED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """A signal asked for the end; like Ctrl-C, it leaves no temporary file behind."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Editors cancel a child process with SIGTERM, a closed terminal sends SIGHUP."""
+
+    def interrupt(number: int, _frame: object) -> NoReturn:
+        raise _Terminated(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _exit_code(error: Sam2TrackError) -> int:

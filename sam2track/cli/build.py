@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -37,7 +38,7 @@ def build(checkpoint: Path, output: Path, precision: str, size: int | None, name
         raise CheckpointError(f'building needs {error.name}: pip install "sam2track[build]"') from None
 
     parts = read_checkpoint(checkpoint, image_size=size)
-    with tqdm(total=len(GRAPH_NAMES), unit="graph", disable=None) as bar:
+    with tqdm(total=len(GRAPH_NAMES), unit="graph", disable=True if sys.stderr is None else None) as bar:
 
         def show(graph: GraphName) -> None:
             bar.set_description(graph)

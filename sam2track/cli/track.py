@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sam2track.tracker import Tracker
     from sam2track.types import FrameResult, VideoFrame
     from sam2track.video import Video, VideoInfo
+
+SIDECAR_START = b'{"schema_version"'
 
 Format = Literal["overlay", "png"]
 
@@ -117,7 +120,8 @@ def track(
         click.echo(json.dumps(asdict(summary)))
     elif not quiet:
         click.echo(
-            f"{frames} frames in {seconds:.1f} s ({frames / seconds:.1f} a second, {opened.provider}): "
+            f"{frames} {'frame' if frames == 1 else 'frames'} in {seconds:.1f} s "
+            f"({frames / seconds:.1f} a second, {opened.provider}): "
             f"{output}, scores in {sidecar}",
             err=True,
         )
@@ -168,7 +172,13 @@ def _with_progress(
     from tqdm import tqdm
 
     # disable=None: only where somebody can see it.
-    bar = tqdm(results, total=info.frame_count, unit="frame", desc=info.path.name, disable=True if quiet else None)
+    bar = tqdm(
+        results,
+        total=info.frame_count,
+        unit="frame",
+        desc=info.path.name,
+        disable=True if quiet or sys.stderr is None else None,
+    )
     with bar:
         yield from bar
 
@@ -186,8 +196,15 @@ def _output_paths(video: Path, output: Path | None, output_format: Format) -> tu
 
 
 def _refuse_existing(sidecar: Path, overwrite: bool) -> None:
-    if os.path.lexists(sidecar) and not overwrite:
+    if not os.path.lexists(sidecar):
+        return
+    if not overwrite:
         raise OutputExistsError(f"{sidecar} exists; choose another output with -o, or give --overwrite")
+    start = SIDECAR_START
+    with suppress(OSError), sidecar.open("rb") as file:
+        start = file.read(len(SIDECAR_START))
+    if start != SIDECAR_START:
+        raise OutputExistsError(f"{sidecar} is no file of scores and will not be replaced; choose another output")
 
 
 def _mask_writer(output: Path, output_format: Format, info: VideoInfo, objects: int, overwrite: bool) -> MaskWriter:

@@ -153,7 +153,7 @@ class SidecarWriter(AtomicWriter):
         super().__init__(PendingOutput(path, overwrite=overwrite, sources=[info.path]))
         with self._guarded("starting it"):
             source = SidecarSource(
-                name=info.path.name,
+                name=os.fsencode(info.path.name).decode("utf-8", "replace"),  # JSON holds no other names
                 width=info.width,
                 height=info.height,
                 average_rate=None if info.average_rate is None else str(info.average_rate),
