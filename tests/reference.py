@@ -37,7 +37,7 @@ def nano_model() -> Any:
     return Sam2VideoModel.from_pretrained(CHECKPOINT, dtype=torch.float32).eval()
 
 
-def full_size_model(image_size: int = 512, seed: int = 0) -> Any:
+def full_size_model(image_size: int = 512, seed: int = 1) -> Any:
     """SAM 2.1 Hiera-Tiny with random weights, scaled so that masks are not trivial.
 
     Matrices N(0, 1 / fan-in), the decoder's queries and keys 0.35 of that (full scale makes its attention so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,7 @@ FP16 = 1e-2
 # float16, with float32 arithmetic, moves the logits by 1 to 3 % (test_random_decoder_is_ill_conditioned), and
 # fp32 parity itself is 30 times worse than that of the other graphs. Trained weights stay within FP16. The
 # masks still have to agree.
-FP16_RANDOM_DECODER, FP16_RANDOM_DECODER_IOU = 1e-1, 0.95
+FP16_RANDOM_DECODER, FP16_RANDOM_DECODER_IOU = 5e-2, 0.97
 
 MODELS = ("nano", "full-512")
 
@@ -38,6 +39,9 @@ class Setup:
         self.name = name
         self.model = reference.nano_model() if name == "nano" else reference.full_size_model(512)
         self.config, self.weights = reference.network_of(self.model)
+        # The decoder of random weights is so ill-conditioned that float32 parity needs a float64 truth: the
+        # reference's own float32 result changes by 1e-4 with its number of threads.
+        self.exact_model = copy.deepcopy(self.model).double()
         size, side, hidden = self.config.image_size, self.config.feature_size, self.config.hidden_size
         noise = np.random.default_rng(0).standard_normal((size, size, 3)).astype(np.float32)
         picture = 8 * cv2.GaussianBlur(noise, (0, 0), 6)
@@ -120,11 +124,11 @@ def test_mask_decoder(name: str, precision: Precision, prompt: str) -> None:
     got = setup.run("mask_decoder", precision, _decoder_feeds(setup, points, labels, with_logits))
     few = sum(label >= 0 for label in labels) <= 1
     with torch.inference_mode():
-        expected = setup.model._single_frame_forward(
-            input_points=None if labels == [-1] else torch.tensor(points, dtype=torch.float32)[None, None],
+        expected = setup.exact_model._single_frame_forward(
+            input_points=None if labels == [-1] else torch.tensor(points, dtype=torch.float64)[None, None],
             input_labels=None if labels == [-1] else torch.tensor(labels, dtype=torch.int32)[None, None],
-            input_masks=torch.from_numpy(_earlier_logits(setup)) if with_logits else None,
-            image_embeddings=[*setup.features[:2], setup.without_memory],
+            input_masks=torch.from_numpy(_earlier_logits(setup)).double() if with_logits else None,
+            image_embeddings=[tensor.double() for tensor in (*setup.features[:2], setup.without_memory)],
             multimask_output=few,
         )
     allowed = FP16_RANDOM_DECODER if precision is Precision.FP16 and name != "nano" else limit(precision)
