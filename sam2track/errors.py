@@ -24,7 +24,7 @@ sam2track can catch it. Messages say what was got, what was expected and what to
 
 from __future__ import annotations
 
-from functools import partial
+import functools
 
 
 class Sam2TrackError(Exception):
@@ -96,7 +96,7 @@ class VideoDecodeError(VideoError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Pickling calls the class with positional arguments only; an error has to come back from a worker.
-        return partial(type(self), frame_idx=self.frame_idx), self.args
+        return functools.partial(type(self), frame_idx=self.frame_idx), self.args
 
 
 class OutputError(Sam2TrackError, OSError):
