@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import click
@@ -84,6 +85,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         code = 128 + signalled.number if isinstance(signalled, _Terminated) else INTERRUPTED
         _fail("interrupted; nothing was written", code)
     except OSError as error:  # everything else that can fail to be read or written has an error of its own
+        # What is left in the buffer would fail once more when the interpreter ends.
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _fail(f"cannot write to the standard output: {error.strerror or error}", FAILED)
 
 
