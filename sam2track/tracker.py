@@ -50,13 +50,17 @@ class _TrackedObject:
     def note_tracked(self, frame_idx: int) -> None:
         if self.was_tracked(frame_idx):
             return
-        last = self.tracked[-1] if self.tracked else range(0)
-        # A prompted frame is passed over without being tracked, and does not end a stretch.
-        passed_over = all(idx in self.bank.conditioning for idx in range(last.stop, frame_idx))
-        if last and last.stop <= frame_idx and passed_over:
-            self.tracked[-1] = range(last.start, frame_idx + 1)
-        else:
-            self.tracked.append(range(frame_idx, frame_idx + 1))
+        if self.tracked:
+            # Every second frame, or backwards, is one stretch as well: a range with another step.
+            last = self.tracked[-1]
+            step = last.step if len(last) > 1 else frame_idx - last[-1]
+            between = range(last[-1] + step, frame_idx, step)
+            reaches = frame_idx in range(last[-1] + step, frame_idx + step, step)
+            # A prompted frame is passed over without being tracked, and does not end a stretch.
+            if reaches and all(idx in self.bank.conditioning for idx in between):
+                self.tracked[-1] = range(last.start, frame_idx + step, step)
+                return
+        self.tracked.append(range(frame_idx, frame_idx + 1))
 
 
 @dataclass(frozen=True, slots=True)

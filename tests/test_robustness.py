@@ -50,6 +50,20 @@ def test_rule_01_prompt_in_a_gap_between_tracked_stretches_is_a_first_prompt() -
         assert bool(graphs.of("attend")) is is_tracked
 
 
+@pytest.mark.parametrize("step", [1, 3, -1])
+def test_what_is_kept_of_tracked_frames_does_not_grow(step: int) -> None:
+    """Every frame, every third, or backwards: one stretch, and exactly the frames that were tracked."""
+    model = fakes.fake_model()
+    tracker = sam2track.Tracker(model)
+    indices = list(range(120, 0, -1) if step < 0 else range(0, 120, step))
+    tracker.add_prompt(fakes.picture(0), points=[(3, 3)], frame_idx=indices[0])
+    for idx in indices:
+        tracker.step(sam2track.VideoFrame(fakes.picture(0), idx))
+    kept = tracker._objects[1]
+    assert len(kept.tracked) == 1
+    assert [idx for idx in range(125) if kept.was_tracked(idx)] == sorted(indices[1:])
+
+
 @pytest.mark.parametrize("arguments", [{"num_frames": 0}, {"num_frames": -5}, {"fill_holes": -1}])
 def test_impossible_tracker_settings_are_refused(arguments: dict[str, int]) -> None:
     with pytest.raises(TrackerStateError, match="expected"):

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -65,7 +66,7 @@ def app() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and exits: 0 done, 1 tracking failed, 2 bad usage, 130 interrupted."""
+    """Runs the command line and exits: 0 done, 1 tracking failed, 2 bad usage, 128 + n ended by signal n."""
     from sam2track.cli.build import build
     from sam2track.cli.info import info
     from sam2track.cli.track import track
@@ -106,7 +107,9 @@ def _signals_interrupt() -> Iterator[None]:
     def interrupt(number: int, _frame: object) -> NoReturn:
         raise _Terminated(number)
 
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    in_main_thread = threading.current_thread() is threading.main_thread()  # elsewhere Python sets no handlers
+    names = ("SIGTERM", "SIGHUP") if in_main_thread else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield
