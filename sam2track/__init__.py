@@ -18,8 +18,9 @@ from sam2track.version import __version__
 if TYPE_CHECKING:
     from sam2track.errors import Sam2TrackError
     from sam2track.models import Model, load
+    from sam2track.options import TrackingOptions
     from sam2track.tracker import Tracker
-    from sam2track.types import FrameResult, ObjectResult, VideoFrame
+    from sam2track.types import FrameResult, ObjectResult, TrackEvent, VideoFrame
     from sam2track.video import open_video
 
 __all__ = [
@@ -27,7 +28,9 @@ __all__ = [
     "Model",
     "ObjectResult",
     "Sam2TrackError",
+    "TrackEvent",
     "Tracker",
+    "TrackingOptions",
     "VideoFrame",
     "__version__",
     "load",
@@ -39,7 +42,9 @@ _HOME = {
     "Model": "models",
     "ObjectResult": "types",
     "Sam2TrackError": "errors",
+    "TrackEvent": "types",
     "Tracker": "tracker",
+    "TrackingOptions": "options",
     "VideoFrame": "types",
     "load": "models",
     "open_video": "video",

@@ -11,6 +11,7 @@ Sam2TrackError
 ├── PromptError                     (ValueError) a click, box or mask cannot be used
 ├── FrameError                      (ValueError) an array is not a video frame
 ├── UnknownObjectError              (KeyError) no object has this id
+├── OptionsError                    (ValueError) an option has a value that cannot be
 ├── TrackerStateError               (RuntimeError) the call is not possible now
 ├── NonFiniteError                  (ArithmeticError) a graph returned NaN or infinity
 ├── VideoError                      (OSError) a video cannot be opened or read
@@ -65,6 +66,10 @@ class PromptError(Sam2TrackError, ValueError):
 
 class FrameError(Sam2TrackError, ValueError):
     """An array is not a usable video frame."""
+
+
+class OptionsError(Sam2TrackError, ValueError):
+    """An option has a value that it cannot have."""
 
 
 class UnknownObjectError(Sam2TrackError, KeyError):

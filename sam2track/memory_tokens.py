@@ -25,8 +25,8 @@ def pack_memory(
     Returns:
         Tokens and positions, (rows, 1, M) each.
     """
-    tokens = [memory.entry.spatial.tokens for memory in visible.spatial]
-    positions = [memory.entry.spatial.position + temporal_encoding[memory.temporal_row] for memory in visible.spatial]
+    tokens = [memory.spatial.tokens for memory in visible.spatial]
+    positions = [memory.spatial.position + temporal_encoding[memory.temporal_row] for memory in visible.spatial]
     pointer_rows = 0
     if visible.pointers:
         pointers = np.stack([pointer.entry.object_pointer for pointer in visible.pointers])

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from sam2track.types import BoolArray, FloatArray
+from sam2track.options import TrackingOptions
+from sam2track.types import BoolArray, FloatArray, MaskOutcome, ObjectResult
 
 FILLED_LOGIT = 0.1  # just above the threshold, as the reference fills holes
+
+
+def object_result(outcome: MaskOutcome, frame_size: tuple[int, int], options: TrackingOptions) -> ObjectResult:
+    """What the user is shown of one object on one frame of (height, width) pixels."""
+    logits = fill_holes(outcome.mask_logits, options.fill_holes) if options.fill_holes else outcome.mask_logits
+    mask = mask_at_video_size(logits, frame_size)
+    doubtful = options.report_min_iou is not None and outcome.predicted_iou < options.report_min_iou
+    if doubtful:
+        mask = np.zeros_like(mask)
+    present = outcome.object_score > 0 and not doubtful
+    return ObjectResult(mask, outcome.object_score, outcome.predicted_iou, outcome.mask_logits, present)
 
 
 def mask_at_video_size(mask_logits: FloatArray, frame_size: tuple[int, int]) -> BoolArray:
@@ -19,10 +31,15 @@ def mask_at_video_size(mask_logits: FloatArray, frame_size: tuple[int, int]) -> 
     Returns:
         (height, width) bool.
     """
+    return np.asarray(resize_logits(mask_logits, frame_size) > 0)
+
+
+def resize_logits(mask_logits: FloatArray, size: tuple[int, int]) -> FloatArray:
+    """Bilinear interpolation with pixel centres aligned, as the references do; size is (height, width)."""
     import cv2
 
-    height, width = frame_size
-    return np.asarray(cv2.resize(mask_logits, (width, height), interpolation=cv2.INTER_LINEAR) > 0)
+    height, width = size
+    return np.asarray(cv2.resize(mask_logits, (width, height), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
 def fill_holes(mask_logits: FloatArray, max_area: int) -> FloatArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,12 +189,28 @@ class ObjectResult:
         object_score: A logit; <= 0 means absent.
         predicted_iou: The model's own estimate of the mask's IoU, in [0, 1].
         mask_logits: (4F, 4F) float32 before resizing, for soft edges.
+        present: Whether the object is there: its score is > 0, and its predicted IoU is not below
+            `TrackingOptions.report_min_iou`.
     """
 
     mask: BoolArray
     object_score: float
     predicted_iou: float
     mask_logits: FloatArray
+    present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TrackEvent:
+    """An object was lost, or found again.
+
+    Attributes:
+        kind: "lost" on the first frame without it, "found" on the first one with it again.
+        object_id: The object.
+    """
+
+    kind: Literal["lost", "found"]
+    object_id: ObjectId
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +222,11 @@ class FrameResult:
         objects: One result an object id, in the order in which the objects were added.
         pts: Presentation time in units of `time_base`, if the frame had one.
         time_base: Seconds per unit of `pts`, if the frame had one.
+        events: Which objects were lost or found since the frame tracked before.
     """
 
     frame_idx: int
     objects: Mapping[ObjectId, ObjectResult]
     pts: int | None = None
     time_base: Fraction | None = None
+    events: tuple[TrackEvent, ...] = ()

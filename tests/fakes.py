@@ -311,7 +311,7 @@ def differs(first: ObjectResult, second: ObjectResult) -> bool:
 
 
 def bank_of(tracker: Tracker, object_id: Hashable = 1) -> MemoryBank:
-    return tracker._objects[object_id].bank
+    return tracker.track_of(object_id).bank
 
 
 # -- reading back what memory attention was given -------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from fakes import MEMORY_FRAMES, memory_entry
@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sam2track.memory_bank import MemoryBank, VisibleMemory, max_object_pointers
+from sam2track.types import MaskOutcome
 
 POINTERS = 16
 examples = settings(deadline=None, max_examples=200)
@@ -211,44 +212,130 @@ def test_bank_is_bounded_whatever_the_order_of_frames(remembered: list[tuple[int
     assert set(bank.conditioning) == {frame_idx for frame_idx, conditioning in remembered if conditioning}
 
 
+@dataclass
+class Limited:
+    """Which prompted frames count as such, rule 17 the long way round: the earliest, and the nearest others."""
+
+    limit: int | None
+
+    def split(self, prompted: set[int], frame_idx: int, *, reverse: bool) -> tuple[list[int], list[int]]:
+        """The chosen ones, nearest first, and the others."""
+        chosen: list[int] = []
+        if self.limit is None or len(prompted) <= self.limit:
+            chosen = list(prompted)
+        else:
+            chosen.append(min(prompted))
+            while len(chosen) < self.limit:
+                left = [idx for idx in prompted if idx not in chosen]
+                closest = min(abs(idx - frame_idx) for idx in left)
+                tied = [idx for idx in left if abs(idx - frame_idx) == closest]
+                chosen.append(max(tied) if reverse else min(tied))  # the one behind
+        return chosen, sorted(prompted - set(chosen))
+
+
 @examples
-@given(passes(), st.integers(-30, 30))
-def test_fixed_shapes_leave_out_the_oldest_and_never_exceed_their_room(
-    case: tuple[list[int], set[int], bool, int | None], away: int
+@given(passes(), st.sampled_from([None, 1, 2, 3, 4, 9]))
+def test_limited_prompted_frames_are_the_earliest_and_the_nearest_and_others_are_recent_ones(
+    case: tuple[list[int], set[int], bool, int | None], limit: int | None
 ) -> None:
     order, prompted, reverse, num_frames = case
-    bank = MemoryBank(MEMORY_FRAMES)
-    for frame_idx in prompted:
+    bank = MemoryBank(MEMORY_FRAMES, max_conditioning_frames=limit)
+    for frame_idx in sorted(prompted):
         bank.remember(memory_entry(frame_idx), conditioning=True)
+    tracked: set[int] = set()
     for frame_idx in order:
-        if frame_idx not in prompted:
-            bank.remember(memory_entry(frame_idx), conditioning=False)
+        if frame_idx in prompted:
+            continue
+        chosen, others = Limited(limit).split(prompted, frame_idx, reverse=reverse)
+        # The reference with the others as if they had been tracked.
+        reference = Reference(set(chosen), tracked | set(others))
+        assert_as_reference(bank, reference, frame_idx, reverse=reverse, num_frames=num_frames)
+        bank.remember(memory_entry(frame_idx), conditioning=False)
+        tracked.add(frame_idx)
+
+
+@examples
+@given(passes(), st.integers(-30, 30), st.sampled_from([None, 1, 4, 12]))
+def test_fixed_shapes_leave_out_the_oldest_and_never_exceed_their_room(
+    case: tuple[list[int], set[int], bool, int | None], away: int, limit: int | None
+) -> None:
+    order, prompted, reverse, num_frames = case
+    room = MEMORY_FRAMES if limit is None else min(limit, MEMORY_FRAMES)
+    free = MemoryBank(MEMORY_FRAMES, max_conditioning_frames=room)
+    fixed = MemoryBank(MEMORY_FRAMES, max_conditioning_frames=limit)
+    for bank in (free, fixed):
+        for frame_idx in [*sorted(prompted), *(idx for idx in order if idx not in prompted)]:
+            bank.remember(memory_entry(frame_idx), conditioning=frame_idx in prompted)
     frame_idx = order[-1] + away
-    everything = bank.visible(frame_idx, reverse=reverse, num_frames=num_frames)
-    visible = bank.visible(frame_idx, reverse=reverse, num_frames=num_frames, fixed_shapes=True)
+    everything = free.visible(frame_idx, reverse=reverse, num_frames=num_frames)
+    visible = fixed.visible(frame_idx, reverse=reverse, num_frames=num_frames, fixed_shapes=True)
     assert visible.max_pointers == everything.max_pointers
-    assert len(visible.spatial) == min(len(everything.spatial), MEMORY_FRAMES)
-    assert len(visible.pointers) == min(len(everything.pointers), POINTERS)
-    assert spatial_of(visible) <= spatial_of(everything)
-    assert pointers_of(visible) <= pointers_of(everything)
-    for shown, whole, room in (
-        (
-            [seen.entry.frame_idx for seen in visible.spatial],
-            [seen.entry.frame_idx for seen in everything.spatial],
-            MEMORY_FRAMES,
-        ),
-        (
-            [seen.entry.frame_idx for seen in visible.pointers],
-            [seen.entry.frame_idx for seen in everything.pointers],
-            POINTERS,
-        ),
+    chosen, _ = Limited(room).split(prompted, frame_idx, reverse=reverse)
+    for shown, whole, places in (
+        (visible.spatial, everything.spatial, MEMORY_FRAMES),
+        (visible.pointers, everything.pointers, POINTERS),
     ):
-        near = sorted((idx for idx in whole if idx in prompted), key=lambda idx: abs(idx - frame_idx))
-        kept = [idx for idx in shown if idx in prompted]
-        assert len(kept) == min(len(near), room), "prompted frames come before recent ones"
-        assert kept[: room - 1] == near[: room - 1]
-        recent = [idx for idx in whole if idx not in prompted]
-        assert [idx for idx in shown if idx not in prompted] == recent[: room - len(kept)]
+        indices, wanted = ([seen.entry.frame_idx for seen in some] for some in (shown, whole))
+        kept = [idx for idx in wanted if idx in chosen]
+        recent = [idx for idx in wanted if idx not in chosen]
+        assert indices == [*recent[: places - len(kept)], *kept], "prompted frames come before recent ones"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_doubtful_frames_are_kept_out_and_the_nearest_others_take_their_place(reverse: bool) -> None:
+    bank = MemoryBank(MEMORY_FRAMES, min_iou=0.6)
+    order = list(range(60, 0, -1)) if reverse else list(range(60))
+    bank.remember(memory_entry(order[0]), conditioning=True)
+    reliable = [order[k] for k in (1, 2, 3, 5, 8, 9, 30)]
+    for frame_idx in order[1:40]:
+        iou, score = (0.7, 1.0) if frame_idx in reliable else ((0.5, 1.0) if frame_idx % 2 else (0.9, -1.0))
+        outcome = MaskOutcome(memory_entry(frame_idx).outcome.mask_logits, predicted_iou=iou, object_score=score)
+        bank.remember(replace(memory_entry(frame_idx), outcome=outcome), conditioning=False)
+    visible = bank.visible(order[40], reverse=reverse)
+    newest_first = reliable[::-1][: MEMORY_FRAMES - 1]
+    assert [(seen.entry.frame_idx, seen.temporal_row) for seen in visible.spatial] == [
+        *((frame_idx, row) for row, frame_idx in enumerate(newest_first)),
+        (order[0], MEMORY_FRAMES - 1),
+    ]
+    assert [(seen.entry.frame_idx, seen.frames_back) for seen in visible.pointers] == [(order[30], 10), (order[0], 40)]
+    assert bank.entry(order[39]) is not None, "a doubtful frame is known, so that it can be corrected"
+    assert len(bank.recent) <= POINTERS + MEMORY_FRAMES
+
+
+@examples
+@given(passes())
+def test_keeping_doubtful_frames_out_changes_nothing_where_there_is_no_doubt(
+    case: tuple[list[int], set[int], bool, int | None],
+) -> None:
+    order, _, reverse, num_frames = case
+    order = list(range(order[0], order[0] + len(order))) if not reverse else list(range(len(order) - 1, -1, -1))
+    plain, choosy = MemoryBank(MEMORY_FRAMES), MemoryBank(MEMORY_FRAMES, min_iou=0.5)
+    for number, frame_idx in enumerate(order):
+        if number:
+            seen = [bank.visible(frame_idx, reverse=reverse, num_frames=num_frames) for bank in (plain, choosy)]
+            assert spatial_of(seen[0]) == spatial_of(seen[1])
+            assert pointers_of(seen[0]) == pointers_of(seen[1])
+        for bank in (plain, choosy):
+            bank.remember(memory_entry(frame_idx), conditioning=number == 0)
+
+
+def test_entry_known_by_its_pointer_only_is_no_spatial_memory() -> None:
+    bank = bank_with([0], [1])
+    bank.put_back(replace(memory_entry(2), spatial=None))
+    visible = bank.visible(3)
+    assert [seen.entry.frame_idx for seen in visible.spatial] == [1, 0]
+    assert [seen.entry.frame_idx for seen in visible.pointers] == [2, 1, 0]
+
+
+def test_put_back_forgets_nothing_and_forget_forgets_one() -> None:
+    bank = bank_with([0], [*range(80, 100)])
+    before = set(bank.recent)
+    bank.put_back(memory_entry(3))
+    assert set(bank.recent) == before | {3}
+    bank.forget(3)
+    bank.forget(0)
+    bank.forget(12345)
+    assert (set(bank.recent), set(bank.conditioning)) == (before, set())
 
 
 def test_correction_replaces_what_was_tracked_there() -> None:

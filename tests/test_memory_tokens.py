@@ -16,7 +16,7 @@ from fakes import (
     memory_entry,
 )
 
-from sam2track.memory_bank import MemoryBank, VisibleMemory, VisiblePointer, VisibleSpatial
+from sam2track.memory_bank import MemoryBank, MemoryEntry, VisibleMemory, VisiblePointer, VisibleSpatial
 from sam2track.memory_tokens import normalized_differences, pack_memory, pad_memory, repeat_newest
 from sam2track.types import FloatArray, MemoryTokens
 
@@ -39,11 +39,15 @@ def pack(visible: VisibleMemory) -> MemoryTokens:
     return memory
 
 
+def visible_spatial(entry: MemoryEntry, temporal_row: int) -> VisibleSpatial:
+    return VisibleSpatial(entry, entry.spatial, temporal_row)
+
+
 def filled(spatial: int, pointers: int) -> MemoryTokens:
     """Memory of so many frames and so many pointers, newest first, no number of which is zero."""
     return pack(
         VisibleMemory(
-            tuple(VisibleSpatial(memory_entry(100 - k), k % MEMORY_FRAMES) for k in range(spatial)),
+            tuple(visible_spatial(memory_entry(100 - k), k % MEMORY_FRAMES) for k in range(spatial)),
             tuple(VisiblePointer(memory_entry(200 - k), k + 1) for k in range(pointers)),
             max_pointers=16,
         )
@@ -56,9 +60,9 @@ def split(array: FloatArray, room: int = ROOM) -> tuple[FloatArray, FloatArray]:
 
 def test_rows_are_the_spatial_memories_in_order_then_the_pointers_in_order() -> None:
     spatial = (
-        VisibleSpatial(memory_entry(9), 0),
-        VisibleSpatial(memory_entry(4), 5),
-        VisibleSpatial(memory_entry(2), 6),
+        visible_spatial(memory_entry(9), 0),
+        visible_spatial(memory_entry(4), 5),
+        visible_spatial(memory_entry(2), 6),
     )
     pointers = (VisiblePointer(memory_entry(9), 1), VisiblePointer(memory_entry(2), 8))
     memory = pack(VisibleMemory(spatial, pointers, max_pointers=16))
@@ -69,7 +73,7 @@ def test_rows_are_the_spatial_memories_in_order_then_the_pointers_in_order() -> 
 
 def test_position_of_a_spatial_memory_is_its_own_plus_its_row_of_the_temporal_table() -> None:
     rows = [3, 0, 6, 6]
-    spatial = tuple(VisibleSpatial(memory_entry(number), row) for number, row in enumerate(rows))
+    spatial = tuple(visible_spatial(memory_entry(number), row) for number, row in enumerate(rows))
     memory = pack(VisibleMemory(spatial, (), max_pointers=16))
     for number, row in enumerate(rows):
         block = memory.position[number * SPATIAL_ROWS : (number + 1) * SPATIAL_ROWS]
@@ -78,7 +82,7 @@ def test_position_of_a_spatial_memory_is_its_own_plus_its_row_of_the_temporal_ta
 
 def test_pointer_becomes_several_tokens_that_share_its_position() -> None:
     entry = memory_entry(5)
-    memory = pack(VisibleMemory((VisibleSpatial(entry, 0),), (VisiblePointer(entry, 3),), max_pointers=16))
+    memory = pack(VisibleMemory((visible_spatial(entry, 0),), (VisiblePointer(entry, 3),), max_pointers=16))
     np.testing.assert_array_equal(memory.tokens[SPATIAL_ROWS:].reshape(C), entry.object_pointer)
     time = times(np.array([3], np.float32) / np.float32(15))
     np.testing.assert_array_equal(memory.position[SPATIAL_ROWS:, 0], np.repeat(time, POINTER_ROWS, axis=0))
@@ -92,7 +96,7 @@ def test_all_pointer_times_are_asked_for_at_once_and_in_order() -> None:
         return times(normalized_diffs)
 
     pointers = tuple(VisiblePointer(memory_entry(k), k) for k in (1, 2, 7, 30))
-    pack_memory(VisibleMemory((VisibleSpatial(memory_entry(0), 0),), pointers, 16), TEMPORAL_ENCODING, record)
+    pack_memory(VisibleMemory((visible_spatial(memory_entry(0), 0),), pointers, 16), TEMPORAL_ENCODING, record)
     assert len(asked) == 1
     np.testing.assert_array_equal(asked[0], np.array([1, 2, 7, 30], np.float32) / np.float32(15))
 
@@ -101,7 +105,7 @@ def test_without_pointers_no_times_are_asked_for() -> None:
     def refuse(normalized_diffs: FloatArray) -> FloatArray:
         raise AssertionError("there is nothing to ask")
 
-    memory = pack_memory(VisibleMemory((VisibleSpatial(memory_entry(0), 6),), (), 16), TEMPORAL_ENCODING, refuse)
+    memory = pack_memory(VisibleMemory((visible_spatial(memory_entry(0), 6),), (), 16), TEMPORAL_ENCODING, refuse)
     assert memory.pointer_rows == 0
     assert len(memory.tokens) == SPATIAL_ROWS
 
@@ -109,7 +113,7 @@ def test_without_pointers_no_times_are_asked_for() -> None:
 def test_packing_leaves_the_remembered_arrays_alone() -> None:
     entry = memory_entry(5)
     before = entry.spatial.position.copy(), entry.spatial.tokens.copy(), entry.object_pointer.copy()
-    memory = pack(VisibleMemory((VisibleSpatial(entry, 2),), (VisiblePointer(entry, 1),), 16))
+    memory = pack(VisibleMemory((visible_spatial(entry, 2),), (VisiblePointer(entry, 1),), 16))
     memory.tokens[:], memory.position[:] = -1, -1
     after = entry.spatial.position, entry.spatial.tokens, entry.object_pointer
     for left, right in zip(before, after, strict=True):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import fakes
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 import sam2track
 from sam2track import errors
-from sam2track.errors import BundleContractError, TrackerStateError, VideoDecodeError
+from sam2track.errors import BundleContractError, OptionsError, TrackerStateError, VideoDecodeError
 
 ROOT = Path(__file__).parent.parent
 CLIP = ROOT / "examples" / "clip.mp4"
@@ -59,15 +60,35 @@ def test_what_is_kept_of_tracked_frames_does_not_grow(step: int) -> None:
     tracker.add_prompt(fakes.picture(0), points=[(3, 3)], frame_idx=indices[0])
     for idx in indices:
         tracker.step(sam2track.VideoFrame(fakes.picture(0), idx))
-    kept = tracker._objects[1]
-    assert len(kept.tracked) == 1
-    assert [idx for idx in range(125) if kept.was_tracked(idx)] == sorted(indices[1:])
+    kept = tracker.track_of(1)
+    assert len(kept.tracked.stretches) == 1
+    assert [idx for idx in range(125) if kept.tracked.reverse_at(idx) is False] == sorted(indices)
 
 
-@pytest.mark.parametrize("arguments", [{"num_frames": 0}, {"num_frames": -5}, {"fill_holes": -1}])
-def test_impossible_tracker_settings_are_refused(arguments: dict[str, int]) -> None:
+@pytest.mark.parametrize("num_frames", [0, -5])
+def test_impossible_length_is_refused(num_frames: int) -> None:
     with pytest.raises(TrackerStateError, match="expected"):
-        sam2track.Tracker(fakes.fake_model(), **arguments)
+        sam2track.Tracker(fakes.fake_model(), num_frames=num_frames)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"fill_holes": -1},
+        {"max_conditioning_frames": 0},
+        {"memory_min_iou": 1.5},
+        {"memory_min_iou": float("nan")},
+        {"report_min_iou": -0.1},
+    ],
+)
+def test_impossible_options_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match="expected"):
+        sam2track.TrackingOptions(**option)
+
+
+def test_options_of_another_kind_are_refused() -> None:
+    with pytest.raises(TypeError, match="TrackingOptions"):
+        sam2track.Tracker(fakes.fake_model(), {"fill_holes": 8})  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")

@@ -47,6 +47,7 @@ import sam2track.tracker
 from sam2track.graphs import _pad_points
 from sam2track.memory_bank import MemoryBank
 from sam2track.memory_tokens import normalized_differences
+from sam2track.options import TrackingOptions
 from sam2track.preprocess import frame_to_pixel_values
 from sam2track.tracker import Tracker
 from sam2track.types import FrameResult, MemoryTokens, VideoFrame
@@ -124,7 +125,7 @@ def test_rule_04_absent_object_is_remembered_and_user_sees_empty_mask() -> None:
 
 
 def test_rule_04_object_may_be_away_for_long_and_come_back() -> None:
-    tracker, _ = start(fill_holes=8)
+    tracker, _ = start(options=TrackingOptions(fill_holes=8))
     results = list(tracker.track([picture(0), *[black()] * 50, picture(3)]))
     assert not any(result.objects[1].mask.any() for result in results[1:-1])
     assert results[-1].objects[1].mask.any()
@@ -218,7 +219,7 @@ def test_rule_09_holes_are_filled_in_the_returned_mask_only() -> None:
     plain, filled = fake_model(), fake_model()
     results = []
     for model, fill_holes in ((plain, 0), (filled, 4)):
-        tracker = Tracker(model, fill_holes=fill_holes)
+        tracker = Tracker(model, TrackingOptions(fill_holes=fill_holes))
         tracker.add_prompt(frames[0], box=(0, 0, WIDTH, HEIGHT))
         results.append(list(tracker.track(frames)))
     for raw, clean in zip(*results, strict=True):
@@ -538,11 +539,20 @@ def test_rule_16_fixed_and_free_shapes_track_alike_while_there_is_room() -> None
     assert_all_same(free.track(pictures(20)), fixed.track(pictures(20)))
 
 
-@pytest.mark.parametrize(("fixed_memory", "spatial", "pointers"), [(True, 7, 16), (False, 4 + 25, 8 + 25)])
-def test_rule_16_only_fixed_shapes_limit_the_number_of_prompted_frames(
-    fixed_memory: bool, spatial: int, pointers: int
+@pytest.mark.parametrize(
+    ("fixed_memory", "limit", "spatial", "pointers"),
+    [
+        (True, None, 7, 16),
+        (False, None, 4 + 25, 8 + 25),
+        (True, 4, 3 + 4, 12 + 4),
+        (False, 4, 4 + 4, 12 + 4),  # of the others four are among the fifteen frames before
+    ],
+)
+def test_rule_17_the_number_of_prompted_frames_is_limited_as_said_and_by_fixed_shapes(
+    fixed_memory: bool, limit: int | None, spatial: int, pointers: int
 ) -> None:
-    tracker, graphs = start(model=fake_model(fixed_memory=fixed_memory))
+    options = TrackingOptions(max_conditioning_frames=limit)
+    tracker, graphs = start(model=fake_model(fixed_memory=fixed_memory), options=options)
     for frame_idx in range(2, 50, 2):
         tracker.add_prompt(picture(frame_idx), points=[CENTRE], frame_idx=frame_idx)
     list(tracker.track(pictures(52)))

@@ -1,0 +1,42 @@
+"""What a user may set about tracking; the defaults are those of the README."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sam2track.errors import OptionsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingOptions:
+    """Options of a tracker; all objects of it share them.
+
+    Attributes:
+        fill_holes: Fill holes of at most so many logit pixels in the masks that are returned (the official
+            predictor's default is 8). 0 returns exactly what logits > 0 says. Memory never sees it.
+        max_conditioning_frames: How many prompted frames of an object a frame attends to: the earliest one
+            and the nearest others. None is all of them, as in the references.
+        keep_corrections: Whether a prompt on a frame that was tracked already makes it a prompted frame, so
+            that it stays and carries on. False is the official default: the next pass over it forgets it.
+        memory_min_iou: Keep frames without the object, or whose predicted IoU is lower, out of the memory;
+            the six nearest others take their place. None remembers every frame, as the references do.
+        report_min_iou: Report an empty mask where the predicted IoU is lower. None reports every mask.
+    """
+
+    fill_holes: int = 0
+    max_conditioning_frames: int | None = 4
+    keep_corrections: bool = True
+    memory_min_iou: float | None = None
+    report_min_iou: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.fill_holes < 0:
+            raise OptionsError(f"got fill_holes {self.fill_holes}; expected 0 (off) or more logit pixels")
+        if self.max_conditioning_frames is not None and self.max_conditioning_frames < 1:
+            raise OptionsError(
+                f"got max_conditioning_frames {self.max_conditioning_frames}; expected 1 or more, or None for all"
+            )
+        for name in ("memory_min_iou", "report_min_iou"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise OptionsError(f"got {name} {value}; expected an IoU from 0 to 1, or None")
