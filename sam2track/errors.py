@@ -9,7 +9,7 @@ Sam2TrackError
 ├── GraphError                      (RuntimeError) ONNX Runtime could not run a graph
 ├── DeviceError                     (RuntimeError) the asked-for execution provider cannot be had
 ├── PromptError                     (ValueError) a click, box or mask cannot be used
-├── FrameError                      (ValueError) an array is not a video frame
+├── FrameError                      (ValueError) an array is not a video frame, or there is no frame with a number
 ├── UnknownObjectError              (KeyError) no object has this id
 ├── OptionsError                    (ValueError) an option has a value that cannot be
 ├── TrackerStateError               (RuntimeError) the call is not possible now
@@ -65,7 +65,7 @@ class PromptError(Sam2TrackError, ValueError):
 
 
 class FrameError(Sam2TrackError, ValueError):
-    """An array is not a usable video frame."""
+    """An array is not a usable video frame, or a video has no frame with this number or at this time."""
 
 
 class OptionsError(Sam2TrackError, ValueError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -43,6 +44,39 @@ class VideoFrame:
         if self.pts is None or self.time_base is None:
             return None
         return float(self.pts * self.time_base)
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInfo:
+    """What a video's header and first frame say.
+
+    Attributes:
+        path: The file; of a stream the source as given, without any password.
+        width: Pixels, as displayed (after rotation).
+        height: Pixels, as displayed (after rotation).
+        average_rate: Frames a second, or None if unknown. A hint: the rate may vary.
+        time_base: Seconds per unit of `pts`.
+        frame_count: The header's claim, or None. A hint: it is often wrong.
+        rotation: 0, 90, 180 or 270: degrees counter-clockwise by which the stored picture was turned.
+        mirrored: Whether the stored picture was mirrored left to right, before that rotation.
+        sample_aspect_ratio: Width : height of one displayed pixel; 1 if the source does not say.
+        has_audio: Whether there is at least one audio stream.
+        colour_primaries: H.273 code of the RGB primaries; 2 if the source does not say.
+        colour_transfer: H.273 code of the transfer characteristic; 2 if the source does not say.
+    """
+
+    path: Path
+    width: int
+    height: int
+    average_rate: Fraction | None
+    time_base: Fraction
+    frame_count: int | None
+    rotation: int
+    sample_aspect_ratio: Fraction
+    has_audio: bool
+    mirrored: bool = False
+    colour_primaries: int = 2
+    colour_transfer: int = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,79 +1,39 @@
-"""Path -> frames: decoding, display orientation and colour; the only file that imports av for reading.
+"""Path -> frames: all of them in order, a range, one, or backwards, as often as needed.
 
 What a frame is here: one picture for each one that the decoder gives, in display order, numbered
 from 0. Nothing is dropped, doubled or resampled; `pts` and `time_base` are the source's own.
 
-Damage: reading stops at the first thing FFmpeg reports (a failed read, a packet cut short, a frame
-that the decoder calls corrupt), because a picture patched up by error concealment would silently
-spoil every mask after it. Frames the decoder still holds back at that moment are dropped as well:
-behind a gap their numbers could not be trusted. What FFmpeg conceals and only logs (damaged
-H.264 macroblocks), or never notices (HEVC, VP9, packets lost in an MPEG-TS), passes here too. So does
-a cut that looks like an end (MKV, MPEG-TS): the last frame or two can lie behind a gap.
+A range costs no more than reading from the nearest keyframe before it. For that the file's packets are read
+once, without decoding, and kept as an index. Some files cannot be entered but at their start: those whose
+packets carry no times (raw streams, some AVI) or times that double or run back, GIF and APNG, gradual refresh.
+Their ranges are read from the start and give the same frames, slower.
+
+What damage is, and what of it is noticed, stands in `sam2track.decoding`.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
+import math
 import os
-import stat
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
-import numpy as np
+from sam2track.decoding import CURE, checked, decoded, opened
+from sam2track.errors import FrameError, VideoDecodeError, VideoError
+from sam2track.picture import RgbConverter, as_displayed, describe
+from sam2track.random_access import FrameReader
+from sam2track.types import VideoFrame, VideoInfo
 
-from sam2track.errors import VideoDecodeError, VideoError
-from sam2track.orientation import read_display_matrix, turn
-from sam2track.types import RgbArray, VideoFrame
+__all__ = ["Video", "VideoInfo", "count_frames", "open_video"]
 
-if TYPE_CHECKING:
-    import av
-    import av.container
-    import av.filter
-    import av.stream
-
-logger = logging.getLogger("sam2track")
-
-_CURE = "check that the file plays; if it does, rewrite it first: ffmpeg -i INPUT -c:v libx264 OUTPUT.mp4"
-_ATTACHED_PICTURE = 0x400  # AV_DISPOSITION_ATTACHED_PIC
-_PICTURE_CODECS = frozenset({"png", "mjpeg", "bmp", "tiff", "webp"})
-
-
-@dataclass(frozen=True, slots=True)
-class VideoInfo:
-    """What a video's header and first frame say.
-
-    Attributes:
-        path: The file.
-        width: Pixels, as displayed (after rotation).
-        height: Pixels, as displayed (after rotation).
-        average_rate: Frames a second, or None if unknown. A hint: the rate may vary.
-        time_base: Seconds per unit of `pts`.
-        frame_count: The header's claim, or None. A hint: it is often wrong.
-        rotation: 0, 90, 180 or 270: degrees counter-clockwise by which the stored picture was turned.
-        mirrored: Whether the stored picture was mirrored left to right, before that rotation.
-        sample_aspect_ratio: Width : height of one displayed pixel; 1 if the source does not say.
-        has_audio: Whether there is at least one audio stream.
-        colour_primaries: H.273 code of the RGB primaries; 2 if the source does not say.
-        colour_transfer: H.273 code of the transfer characteristic; 2 if the source does not say.
-    """
-
-    path: Path
-    width: int
-    height: int
-    average_rate: Fraction | None
-    time_base: Fraction
-    frame_count: int | None
-    rotation: int
-    sample_aspect_ratio: Fraction
-    has_audio: bool
-    mirrored: bool = False
-    colour_primaries: int = 2
-    colour_transfer: int = 2
+_HELD_BYTES = 256 * 2**20  # of RGB, when reading backwards
+_WORTH_A_JUMP = 48  # frames; opening and entering a file costs about as much as decoding some
+_FRAMES_AT_ONCE = 512  # read backwards from a file with entry points, so that the first does not take too long
+_ROUNDING_S = Fraction(1, 10**6)  # a time in seconds as a float is not exact
 
 
 class Video:
@@ -85,10 +45,13 @@ class Video:
         with open_video("clip.mp4") as video:
             for frame in video:
                 frame.rgb, frame.frame_idx, frame.pts
+            for frame in video.frames(100, 200, reverse=True):
+                ...
     """
 
     def __init__(self, info: VideoInfo) -> None:
         self._info = info
+        self._reader = FrameReader(info.path)
         self._closed = False
 
     @property
@@ -103,13 +66,126 @@ class Video:
             VideoError: The video was closed, or the file is gone.
             VideoDecodeError: At the first damaged place; the frames before it were yielded.
         """
-        info = self._info
-        to_rgb = _RgbConverter()
+        return self._forward(0, None)
+
+    def frames(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[VideoFrame]:
+        """Yield the frames start <= frame_idx < stop, decoding from the nearest keyframe before them.
+
+        Lazy: nothing is read before the first frame is asked for. The file is closed when the iterator ends,
+        is closed or is dropped. Backwards, up to 256 MB of frames are held at once; long groups of pictures
+        are decoded several times for it.
+
+        Args:
+            start: The first frame, from 0.
+            stop: The frame behind the last one; None, or more than there are, for the end of the video.
+            reverse: From stop - 1 down to start.
+
+        Raises:
+            FrameError: A number is negative.
+            VideoError: The video was closed, or the file is gone.
+            VideoDecodeError: At the first damaged place that is reached. Backwards at once if the end of a
+                damaged video is asked for, and before any frame of a damaged stretch.
+        """
+        for name, value in (("start", start), ("stop", stop)):
+            if value is not None and value < 0:
+                raise FrameError(f"got {name}={value}, expected 0 or more; frames are numbered from 0")
+        return self._backward(start, stop) if reverse else self._forward(start, stop)
+
+    def frame(self, frame_idx: int) -> VideoFrame:
+        """Read one frame.
+
+        Args:
+            frame_idx: 0 to num_frames - 1.
+
+        Raises:
+            FrameError: The video has no such frame.
+            VideoError: As `frames`.
+            VideoDecodeError: As `frames`.
+        """
+        for frame in self.frames(frame_idx, frame_idx + 1):
+            return frame
+        count = self.num_frames
+        raise FrameError(f"{self._info.path} has no frame {frame_idx}, but {count}; give 0 to {count - 1}")
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames there are: as many as iteration yields, up to damage that reading packets shows.
+
+        The first use reads through the file's packets; it decodes the file where those do not tell. Damage
+        that only shows in decoding is not foreseen.
+
+        Raises:
+            VideoError: The video was closed, or the file is gone.
+        """
         self._refuse_if_closed()
-        with _opened(_checked(info.path)) as (_, stream):
-            for frame_idx, frame in enumerate(_decoded(stream, info.path)):
-                yield _as_displayed(frame, frame_idx, info, to_rgb)
+        checked(self._info.path)
+        return len(self._reader.index.frame_pts)
+
+    def frame_at(self, time_s: float) -> int:
+        """The number of the frame that a player shows at a time.
+
+        Args:
+            time_s: Seconds since the first frame appeared (its pts counts as 0), to the end of the last frame.
+
+        Raises:
+            FrameError: The time is before the first or after the last frame, or not a number.
+            VideoError: The frames carry no times or not in order, the video was closed, or the file is gone.
+        """
+        count = self.num_frames
+        times = self._reader.index.frame_pts
+        if None in times or any(a >= b for a, b in itertools.pairwise(cast("list[int]", times))):
+            raise VideoError(
+                f"{self._info.path} has frames without a time or with times out of order; "
+                f"give a frame number, 0 to {count - 1}"
+            )
+        pts = cast("list[int]", times)
+        length = (pts[-1] - pts[0] + self._last_duration(pts)) * self._info.time_base
+        if not math.isfinite(time_s) or time_s < 0 or time_s > length + _ROUNDING_S:
+            raise FrameError(f"{self._info.path} has no frame at {time_s} s; give 0 to {float(length):.3f} s")
+        ticks = (Fraction(time_s) + _ROUNDING_S) / self._info.time_base
+        return bisect_right(pts, pts[0] + math.floor(ticks)) - 1
+
+    def _last_duration(self, pts: list[int]) -> Fraction:
+        """How long the last frame is shown, in units of the time base."""
+        packets = self._reader.index.packets
+        if packets is not None:
+            for time, duration in zip(reversed(packets.pts), reversed(packets.duration), strict=True):
+                if time == pts[-1] and duration:
+                    return Fraction(duration)
+        if self._info.average_rate:
+            return 1 / (self._info.average_rate * self._info.time_base)
+        return Fraction(pts[-1] - pts[-2] if len(pts) > 1 else 1)
+
+    def _forward(self, start: int, stop: int | None) -> Iterator[VideoFrame]:
+        info = self._info
+        to_rgb = RgbConverter()
+        self._refuse_if_closed()
+        checked(info.path)
+        for frame_idx, frame in self._reader.read(start, stop):
+            yield as_displayed(frame, frame_idx, info, to_rgb)
+            self._refuse_if_closed()
+
+    def _backward(self, start: int, stop: int | None) -> Iterator[VideoFrame]:
+        count = self.num_frames
+        index = self._reader.index
+        if index.damage is not None and (stop is None or stop > count):
+            raise VideoDecodeError(str(index.damage), frame_idx=index.damage.frame_idx)
+        stop = count if stop is None else min(stop, count)
+        held = max(1, _HELD_BYTES // (self._info.width * self._info.height * 3))
+        while start < stop:
+            at_most = min(held, _FRAMES_AT_ONCE) if self._reader.index.entries else held
+            begin = max(start, self._reader.next_boundary(stop, _WORTH_A_JUMP, at_most))
+            stretch = list(self._forward(begin, stop))
+            if len(stretch) != stop - begin:
+                missing = begin + len(stretch)
+                raise VideoDecodeError(
+                    f"{self._info.path} ends at frame {missing}, but {count} frames are announced; {CURE}",
+                    frame_idx=missing,
+                )
+            while stretch:
+                yield stretch.pop()
                 self._refuse_if_closed()
+            stop = begin
 
     def close(self) -> None:
         """Let nobody read on: iterators in use raise VideoError instead of ending as if the clip did."""
@@ -136,11 +212,11 @@ def open_video(path: str | os.PathLike[str]) -> Video:
         VideoError: Not a file, empty, not a video, or without a video stream.
         VideoDecodeError: The very first frame is damaged.
     """
-    with _opened(_checked(path)) as (container, stream):
-        first = next(_decoded(stream, Path(path)), None)
+    with opened(checked(path)) as (container, stream):
+        first = next(decoded(stream, Path(path)), None)
         if first is None:
-            raise VideoError(f"{path} holds no video frame that can be decoded; {_CURE}")
-        return Video(_describe(Path(path), container, stream, first))
+            raise VideoError(f"{path} holds no video frame that can be decoded; {CURE}")
+        return Video(describe(Path(path), container, stream, first))
 
 
 def count_frames(path: str | os.PathLike[str], at_most: int) -> int:
@@ -153,191 +229,10 @@ def count_frames(path: str | os.PathLike[str], at_most: int) -> int:
         VideoError: As `open_video`.
     """
     count = 0
-    with _opened(_checked(path)) as (_, stream):
+    with opened(checked(path)) as (_, stream):
         try:
-            for _frame in itertools.islice(_decoded(stream, Path(path)), at_most):
+            for _frame in itertools.islice(decoded(stream, Path(path)), at_most):
                 count += 1
         except VideoDecodeError:
             pass  # whoever reads the frames meets the same error, and hears about it there
     return count
-
-
-def _checked(path: str | os.PathLike[str]) -> Path:
-    """Refuse what is plainly not a video file, more clearly than FFmpeg would."""
-    try:
-        status = Path(path).stat()
-    except (OSError, ValueError) as error:
-        raise VideoError(f"cannot read {path}: {_reason(error)}; check the path") from error
-    if stat.S_ISDIR(status.st_mode):
-        raise VideoError(f"{path} is a folder, expected a video file; name one of the files in it")
-    if not stat.S_ISREG(status.st_mode):
-        raise VideoError(f"{path} is a pipe or a device, expected a video file; save it to a file first")
-    if status.st_size == 0:
-        raise VideoError(f"{path} is empty (0 bytes), expected a video file; copy or download it again")
-    return Path(path)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
-    import av
-
-    try:
-        # An absolute path, since FFmpeg takes what stands before a colon for a protocol.
-        container = av.open(str(path.absolute()), metadata_errors="replace")
-    # PyAV raises plain ValueError, RuntimeError or UnicodeError too; its whole surface is foreign here.
-    except Exception as error:
-        raise VideoError(f"{path} cannot be opened as a video: {_reason(error)}; {_CURE}") from error
-    with container:
-        for stream in container.streams.video:
-            if stream.codec_context is not None and not _is_cover_art(stream):
-                # Slices only. Threads of whole frames gain nothing measurable beside a tracker, and with
-                # them PyAV loses the decoder's error, and frames, if it comes while the decoder is drained.
-                stream.thread_type = "SLICE"
-                yield container, stream
-                return
-        kinds = ", ".join(sorted({_kind(stream) for stream in container.streams})) or "no streams"
-        raise VideoError(f"{path} has no video that can be decoded, only {kinds}; give a file with video")
-
-
-def _is_cover_art(stream: av.VideoStream) -> bool:
-    disposition = getattr(stream, "disposition", None)
-    if disposition is None:  # PyAV before 14.2
-        return stream.average_rate is None and stream.codec_context.name in _PICTURE_CODECS
-    return bool(getattr(disposition, "value", disposition) & _ATTACHED_PICTURE)
-
-
-def _kind(stream: av.stream.Stream) -> str:
-    if stream.type != "video":
-        return stream.type
-    return "video without a decoder" if stream.codec_context is None else "cover art"
-
-
-def _decoded(stream: av.VideoStream, path: Path) -> Generator[av.VideoFrame, None, None]:
-    """Yield the decoder's frames, up to the end or to the first damage that FFmpeg reports."""
-    frame_idx = 0
-    outside = 0  # packets decoded only for others' sake: the edit list does not show them
-    # In a transport stream the mark stands for any jump of its counters, as where two recordings were
-    # joined; there the decoder decides.
-    marks_damage = stream.container.format.name != "mpegts"
-    packets = stream.container.demux(stream)  # type: ignore[attr-defined]  # an input container
-    while True:
-        try:
-            packet = next(packets, None)
-            damaged = packet is not None and packet.is_corrupt and marks_damage
-            frames = [] if packet is None or damaged else packet.decode()
-        except Exception as error:  # as in _opened
-            raise _damaged(path, frame_idx, _reason(error)) from error
-        if packet is None:
-            break
-        if damaged:
-            raise _damaged(path, frame_idx, "a packet is damaged or cut short")
-        outside += packet.is_discard
-        for frame in frames:
-            if frame.is_corrupt:
-                raise _damaged(path, frame_idx, "the decoder reports a corrupt frame")
-            yield frame
-            frame_idx += 1
-    expected = stream.frames - outside
-    if stream.frames and expected - frame_idx > max(2, expected // 100):
-        logger.warning("%s: the header announces %d frames, %d could be read", path, expected, frame_idx)
-
-
-def _as_displayed(frame: av.VideoFrame, frame_idx: int, info: VideoInfo, to_rgb: _RgbConverter) -> VideoFrame:
-    pts, time_base = frame.pts, frame.time_base  # taken first: a filter rewrites them
-    try:
-        rgb = turn(to_rgb(frame), info.rotation, info.mirrored)
-    except Exception as error:  # as in _opened
-        raise _damaged(info.path, frame_idx, _reason(error)) from error
-    height, width = rgb.shape[:2]
-    if (width, height) != (info.width, info.height):
-        change = f"the picture changes from {info.width}x{info.height} to {width}x{height} pixels"
-        raise _damaged(info.path, frame_idx, change)
-    return VideoFrame(rgb=rgb, frame_idx=frame_idx, pts=pts, time_base=time_base)
-
-
-def _describe(
-    path: Path, container: av.container.InputContainer, stream: av.VideoStream, first: av.VideoFrame
-) -> VideoInfo:
-    rotation, mirrored = _orientation(first, path)
-    width, height = first.width, first.height
-    aspect = stream.sample_aspect_ratio or Fraction(1)
-    if rotation in (90, 270):
-        width, height, aspect = height, width, 1 / aspect
-    return VideoInfo(
-        path=path,
-        width=width,
-        height=height,
-        average_rate=stream.average_rate or None,
-        time_base=stream.time_base or Fraction(1, 1000),
-        frame_count=stream.frames or None,
-        rotation=rotation,
-        mirrored=mirrored,
-        sample_aspect_ratio=aspect,
-        has_audio=bool(container.streams.audio),
-        colour_primaries=int(stream.codec_context.color_primaries),
-        colour_transfer=int(stream.codec_context.color_trc),
-    )
-
-
-def _orientation(frame: av.VideoFrame, path: Path) -> tuple[int, bool]:
-    try:
-        matrix = np.frombuffer(bytes(frame.side_data["DISPLAYMATRIX"]), np.int32)  # type: ignore[typeddict-item]
-    except KeyError:
-        return 0, False
-    orientation = read_display_matrix(matrix.tolist())
-    if orientation is None:
-        logger.warning("%s is to be turned by a part of a right angle; its frames stay as stored", path)
-        return 0, False
-    return orientation
-
-
-class _RgbConverter:
-    """Decoded frame -> (height, width, 3) uint8 RGB, full range, exactly as `ffmpeg -pix_fmt rgb24` does.
-
-    That is: the frame's own matrix and range; a frame that names no matrix is taken for BT.601 at
-    every size, and one that names no range for limited. No tone mapping (HDR stays in its own
-    transfer), no de-interlacing; alpha is dropped. A filter graph is used, not `frame.reformat`: before
-    PyAV 15 that ignores the frame's matrix, and in PyAV 18 it shifts the chroma of 10-bit video.
-    """
-
-    def __init__(self) -> None:
-        self._layout: tuple[object, ...] | None = None
-        self._graph: av.filter.Graph | None = None
-
-    def __call__(self, frame: av.VideoFrame) -> RgbArray:
-        layout = (frame.width, frame.height, frame.format.name, frame.colorspace, frame.color_range)
-        if self._graph is None or layout != self._layout:
-            self._graph = self._build(frame)
-            self._layout = layout
-        self._graph.push(frame)
-        converted = self._graph.pull()
-        return converted.to_ndarray()  # type: ignore[return-value]  # rgb24 is uint8
-
-    @staticmethod
-    def _build(frame: av.VideoFrame) -> av.filter.Graph:
-        from av.filter import Graph
-
-        graph = Graph()
-        source = graph.add_buffer(
-            width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 1000)
-        )
-        scale = graph.add("scale")
-        rgb = graph.add("format", "rgb24")
-        sink = graph.add("buffersink")
-        source.link_to(scale)
-        scale.link_to(rgb)
-        rgb.link_to(sink)
-        graph.configure()
-        return graph
-
-
-def _damaged(path: Path, frame_idx: int, reason: str) -> VideoDecodeError:
-    return VideoDecodeError(
-        f"{path} cannot be read from frame {frame_idx} on: {reason}; the frames before it are good. "
-        f"To go on regardless, repair the file first: ffmpeg -i INPUT -c:v libx264 OUTPUT.mp4",
-        frame_idx=frame_idx,
-    )
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

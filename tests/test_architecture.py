@@ -35,7 +35,12 @@ MAY_IMPORT: dict[str, str] = {
     "models": "errors graphs onnx_graph spec types",
     "object_track": "errors memory_bank memory_tokens options postprocess prompts spec tracked_frames types",
     "tracker": "errors models object_track options postprocess preprocess prompts types",
-    "video": "errors orientation types",
+    "decoding": "errors",
+    "picture": "decoding orientation types",
+    "keyframes": "",
+    "packet_index": "decoding errors keyframes",
+    "random_access": "decoding errors packet_index",
+    "video": "decoding errors picture random_access types",
     "outputs": "errors types video",
     "build": "errors spec types",
     "__init__": "errors models options tracker types version video",
@@ -46,7 +51,7 @@ MAY_IMPORT: dict[str, str] = {
 # Who may use a package of somebody else's; for all others it is out of bounds.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
-    "av": ("video", "outputs"),
+    "av": ("decoding", "picture", "packet_index", "random_access", "outputs"),
     "onnx": ("build",),
     "safetensors": ("build",),
     "click": ("cli",),
