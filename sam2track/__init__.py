@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sam2track.errors import Sam2TrackError
     from sam2track.models import Model, load
     from sam2track.options import TrackingOptions
+    from sam2track.stream import open_stream
     from sam2track.tracker import Tracker
     from sam2track.types import FrameResult, ObjectResult, TrackEvent, VideoFrame
     from sam2track.video import open_video
@@ -34,6 +35,7 @@ __all__ = [
     "VideoFrame",
     "__version__",
     "load",
+    "open_stream",
     "open_video",
 ]
 
@@ -47,6 +49,7 @@ _HOME = {
     "TrackingOptions": "options",
     "VideoFrame": "types",
     "load": "models",
+    "open_stream": "stream",
     "open_video": "video",
 }
 

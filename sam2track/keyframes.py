@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# One packet of these is one picture, and a key picture of these clears all that the decoder remembers.
-# Left out are those that repeat a picture for an empty packet (Theora), that paint over the one before
-# (GIF, APNG) or that nobody has tried; they are read from the start.
-PREDICTED_CODECS = frozenset({"h264", "hevc", "vp8", "vp9", "av1", "mpeg1video", "mpeg2video", "mpeg4", "ffv1"})
+# One packet of these is one picture, and a key picture of these clears all that the decoder remembers; so it is
+# with all codecs without prediction from other pictures. Left out are those that repeat a picture for an empty
+# packet (Theora), that paint over the one before (GIF, APNG) or that nobody has tried: read from the start.
+KNOWN_CODECS = frozenset({"h264", "hevc", "vp8", "vp9", "av1", "mpeg1video", "mpeg2video", "mpeg4", "ffv1", "png"})
 
 _START_CODE = re.compile(b"\0\0\1")
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_PARAMETERS = range(1, 6), 5, 6, (7, 8)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from sam2track.decoding import codec_of, decoded, demuxed, next_packet, opened
 from sam2track.errors import VideoDecodeError
-from sam2track.keyframes import PREDICTED_CODECS, has_parameters, is_independent, length_size_of, shows_picture
+from sam2track.keyframes import KNOWN_CODECS, has_parameters, is_independent, length_size_of, shows_picture
 
 if TYPE_CHECKING:
     import av
@@ -71,6 +71,7 @@ class PacketTable:
         starts: Numbers of the packets that decode without any before them.
         one_each: Whether each shown packet is one picture, displayed in order of pts.
         found_by_pts: Whether a picture's pts says which packet it is from.
+        cut_unnoticed: Whether a file cut off in the middle of a packet looks like a whole one.
     """
 
     pts: array[int] = field(default_factory=lambda: array("q"))
@@ -81,6 +82,7 @@ class PacketTable:
     starts: list[int] = field(default_factory=list)
     one_each: bool = True
     found_by_pts: bool = True
+    cut_unnoticed: bool = False
 
     def same_packet(self, number: int, packet: VideoPacket) -> bool:
         """Whether this is the packet that had this number when the file was read through."""
@@ -88,14 +90,14 @@ class PacketTable:
         return stamp == (packet.pts, -1 if packet.pos is None else packet.pos, packet.size)
 
 
-def index_frames(path: Path) -> FrameIndex:
-    """Index a file by reading its packets; frames are decoded only where packets do not tell.
+def index_frames(path: Path, *, by_decoding: bool = False) -> FrameIndex:
+    """Index a file by reading its packets; frames are decoded only where packets do not tell, or if asked for.
 
     Raises:
         VideoError: It cannot be opened.
     """
     table = _packets_in(path)
-    if table.one_each:
+    if table.one_each and not by_decoding:
         announced = sorted(pts for pts, shown in zip(table.pts, table.shown, strict=True) if shown)
         frame_pts = _as_they_begin(path, announced)
         if frame_pts is not None:
@@ -140,12 +142,13 @@ class _PacketReader:
         context = stream.codec_context
         self._table = table
         self._codec = codec_of(stream)
+        table.cut_unnoticed = stream.container.format.name in ("mpegts", "mpeg")
         self._length_size = length_size_of(self._codec, context.extradata)
         self._parameters_seen = False
         self._latest: int | None = None  # the last pts shown so far
         self._seen: set[int] = set()
         palette = stream.codec_context.pix_fmt == "pal8"  # sent once, beside the packets
-        if palette or (self._codec not in PREDICTED_CODECS and not context.codec.intra_only):
+        if palette or (self._codec not in KNOWN_CODECS and not context.codec.intra_only):
             table.one_each = table.found_by_pts = False
 
     def add(self, packet: VideoPacket) -> None:

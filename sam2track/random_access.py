@@ -50,7 +50,10 @@ class FrameReader:
             VideoError: The file is gone.
         """
         if self._index is None:
-            self._index = index_frames(self._path)
+            index = index_frames(self._path)
+            if not self._ends_as_announced(index):
+                index = index_frames(self._path, by_decoding=True)
+            self._index = index
         return self._index
 
     def read(self, start: int, stop: int | None) -> NumberedFrames:
@@ -97,6 +100,19 @@ class FrameReader:
         if good:
             return good[-1]
         return allowed[0] if allowed else stop - at_most
+
+    def _ends_as_announced(self, index: FrameIndex) -> bool:
+        """Whether the last group of pictures can be read, if it could be cut off without any other sign."""
+        if index.packets is None or not (index.packets.cut_unnoticed and index.packets.one_each):
+            return True
+        if not index.entries:
+            return False
+        try:
+            for _ in _decoded_from(self._path, index, index.entries[-1]):
+                pass
+        except (VideoDecodeError, _MismatchError):
+            return False
+        return True
 
     def _entry_for(self, start: int) -> EntryPoint | None:
         if start == 0 or (self._index is None and start < _SOON_READ):

@@ -102,8 +102,9 @@ class Video:
             VideoError: As `frames`.
             VideoDecodeError: As `frames`.
         """
-        for frame in self.frames(frame_idx, frame_idx + 1):
-            return frame
+        found = list(self.frames(frame_idx, frame_idx + 1))
+        if found:
+            return found[0]
         count = self.num_frames
         raise FrameError(f"{self._info.path} has no frame {frame_idx}, but {count}; give 0 to {count - 1}")
 

@@ -41,9 +41,10 @@ MAY_IMPORT: dict[str, str] = {
     "packet_index": "decoding errors keyframes",
     "random_access": "decoding errors packet_index",
     "video": "decoding errors picture random_access types",
+    "stream": "decoding errors picture types",
     "outputs": "errors types video",
     "build": "errors spec types",
-    "__init__": "errors models options tracker types version video",
+    "__init__": "errors models options stream tracker types version video",
     "cli": "build errors graphs models onnx_graph outputs prompts spec tracker types version video",
     "__main__": "cli",
 }
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, str] = {
 # Who may use a package of somebody else's; for all others it is out of bounds.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
-    "av": ("decoding", "picture", "packet_index", "random_access", "outputs"),
+    "av": ("decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
     "onnx": ("build",),
     "safetensors": ("build",),
     "click": ("cli",),

@@ -42,6 +42,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "VideoFrame",
         "__version__",
         "load",
+        "open_stream",
         "open_video",
     ]
     assert sam2track.__all__ == sorted(sam2track.__all__)
@@ -94,7 +95,9 @@ def test_the_version_and_the_errors_cost_nothing() -> None:
     assert loaded_after("import sam2track, sam2track.errors; sam2track.__version__, sam2track.Sam2TrackError") == set()
 
 
-@pytest.mark.parametrize("module", ["tracker", "models", "graphs", "video", "outputs", "cli", "build.checkpoint"])
+@pytest.mark.parametrize(
+    "module", ["tracker", "models", "graphs", "video", "stream", "outputs", "cli", "build.checkpoint"]
+)
 def test_a_module_loads_no_backend_before_it_is_used(module: str) -> None:
     assert not loaded_after(f"import sam2track.{module}") & {"av", "cv2", "onnx", "onnxruntime", "safetensors", "torch"}
 
