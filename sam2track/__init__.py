@@ -16,18 +16,23 @@ from typing import TYPE_CHECKING
 from sam2track.version import __version__
 
 if TYPE_CHECKING:
+    from sam2track.clip import Clip
     from sam2track.errors import Sam2TrackError
     from sam2track.models import Model, load
     from sam2track.options import TrackingOptions
+    from sam2track.prompt_file import PromptEntry
     from sam2track.stream import open_stream
+    from sam2track.track_video import track_video
     from sam2track.tracker import Tracker
     from sam2track.types import FrameResult, ObjectResult, TrackEvent, VideoFrame
     from sam2track.video import open_video
 
 __all__ = [
+    "Clip",
     "FrameResult",
     "Model",
     "ObjectResult",
+    "PromptEntry",
     "Sam2TrackError",
     "TrackEvent",
     "Tracker",
@@ -37,12 +42,15 @@ __all__ = [
     "load",
     "open_stream",
     "open_video",
+    "track_video",
 ]
 
 _HOME = {
+    "Clip": "clip",
     "FrameResult": "types",
     "Model": "models",
     "ObjectResult": "types",
+    "PromptEntry": "prompt_file",
     "Sam2TrackError": "errors",
     "TrackEvent": "types",
     "Tracker": "tracker",
@@ -51,6 +59,7 @@ _HOME = {
     "load": "models",
     "open_stream": "stream",
     "open_video": "video",
+    "track_video": "track_video",
 }
 
 

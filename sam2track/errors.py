@@ -13,6 +13,7 @@ Sam2TrackError
 ├── UnknownObjectError              (KeyError) no object has this id
 ├── OptionsError                    (ValueError) an option has a value that cannot be
 ├── TrackerStateError               (RuntimeError) the call is not possible now
+├── ClipStateError                  (ValueError) a saved clip cannot be restored
 ├── NonFiniteError                  (ArithmeticError) a graph returned NaN or infinity
 ├── VideoError                      (OSError) a video cannot be opened or read
 │   └── VideoDecodeError            reading stopped at a damaged place; says where
@@ -82,6 +83,10 @@ class UnknownObjectError(Sam2TrackError, KeyError):
 
 class TrackerStateError(Sam2TrackError, RuntimeError):
     """The tracker cannot do this in its present state."""
+
+
+class ClipStateError(Sam2TrackError, ValueError):
+    """A saved clip cannot be restored: damaged, or made with another model or other frames."""
 
 
 class NonFiniteError(Sam2TrackError, ArithmeticError):

@@ -90,8 +90,7 @@ class MemoryBank:
         reach = max(self.memory_frames, MAX_OBJECT_POINTERS)  # for this frame too: it may be corrected
         kept = {idx for idx in self.recent if abs(idx - entry.frame_idx) < reach}
         if self.min_iou is not None:  # these may be wanted from further away
-            reliable = [idx for idx, known in self.recent.items() if self._is_reliable(known)]
-            kept.update(reliable[-(self.memory_frames - 1) :])
+            kept.update(list(self._reliable())[-(self.memory_frames - 1) :])
         self.recent = {idx: known for idx, known in self.recent.items() if idx in kept}
 
     def put_back(self, entry: MemoryEntry) -> None:
@@ -163,12 +162,16 @@ class MemoryBank:
         others = {idx: entry for idx, entry in self.conditioning.items() if idx not in nearest}
         return [self.conditioning[idx] for idx in nearest], others
 
-    def _is_reliable(self, entry: MemoryEntry) -> bool:
-        outcome = entry.outcome
-        return self.min_iou is None or (outcome.object_score > 0 and outcome.predicted_iou >= self.min_iou)
+    def is_reliable(self, object_score: float, predicted_iou: float) -> bool:
+        """Whether a tracked frame of these scores is shown to others."""
+        return self.min_iou is None or (object_score > 0 and predicted_iou >= self.min_iou)
 
     def _reliable(self) -> dict[int, MemoryEntry]:
-        return {idx: entry for idx, entry in self.recent.items() if self._is_reliable(entry)}
+        return {
+            idx: entry
+            for idx, entry in self.recent.items()
+            if self.is_reliable(entry.outcome.object_score, entry.outcome.predicted_iou)
+        }
 
     def _recent_memories(self, recent: dict[int, MemoryEntry], frame_idx: int, sign: int) -> list[VisibleSpatial]:
         """The frames 1 to 6 back BY INDEX, not the last six stored: a missing one is skipped.

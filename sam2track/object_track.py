@@ -93,6 +93,7 @@ class ObjectTrack:
         self._num_frames = num_frames
         self._temporal_encoding = np.array(constants.memory_temporal_positional_encoding, np.float32)
         self._waiting: _Waiting | None = None
+        self._conditioned: tuple[EncodedFrame, FloatArray] | None = None  # of the correction at hand
         self._tracked_before: dict[int, MemoryEntry] = {}  # what a correction replaced
         self.bank = MemoryBank(
             constants.memory_frames,
@@ -106,6 +107,23 @@ class ObjectTrack:
     def is_prompted(self) -> bool:
         """Whether there is any prompt left; without one there is no object."""
         return bool(self.answers)
+
+    def known(self, frame_idx: int) -> tuple[MaskOutcome, FloatArray] | None:
+        """What the object is on a frame, and its pointer there; None if that is not known (any more)."""
+        if answers := self.answers.get(frame_idx):
+            return answers[-1].outcome, answers[-1].object_pointer
+        entry = self.bank.entry(frame_idx)
+        return None if entry is None else (entry.outcome, entry.object_pointer)
+
+    def unremembered(self) -> list[int]:
+        """Prompted frames whose memory is not there: those of a restored clip."""
+        waiting = None if self._waiting is None else self._waiting.encoded.frame_idx
+        return [idx for idx in self.answers if idx != waiting and self.bank.entry(idx) is None]
+
+    def forget(self, frame_idx: int) -> None:
+        """A frame is as if it had never been tracked."""
+        self.tracked.forget(frame_idx)
+        self.bank.forget(frame_idx)
 
     # -- prompts ----------------------------------------------------------------------------------------------
 
@@ -159,6 +177,7 @@ class ObjectTrack:
         if self._waiting is not None and self._waiting.encoded.frame_idx == frame_idx:
             self._waiting = None
         self.bank.forget(frame_idx)
+        self._conditioned = None
         before = self._tracked_before.pop(frame_idx, None)
         if before is None:
             self.tracked.forget(frame_idx)
@@ -217,7 +236,10 @@ class ObjectTrack:
         if prompt.mask is not None:
             return self._mask_as_output(features, prompt)
         conditioned = features.feats2_no_mem if initial else self._attend(encoded, reverse=reverse)
-        previous = None if prompt is NO_PROMPT else self._previous_logits(encoded.frame_idx)
+        if prompt is NO_PROMPT:
+            return self._graphs.decode(features, conditioned, prompt)
+        self._conditioned = (encoded, conditioned)  # the next click on this frame sees the same memory
+        previous = self._previous_logits(encoded.frame_idx)
         return self._graphs.decode(features, conditioned, prompt, previous)
 
     def _previous_logits(self, frame_idx: int) -> FloatArray | None:
@@ -229,6 +251,8 @@ class ObjectTrack:
         return None if outcome is None else clamp_previous_logits(outcome.mask_logits)
 
     def _attend(self, encoded: EncodedFrame, *, reverse: bool) -> FloatArray:
+        if self._conditioned is not None and self._conditioned[0] is encoded:
+            return self._conditioned[1]
         visible = self.bank.visible(
             encoded.frame_idx,
             num_frames=self._num_frames,
@@ -252,6 +276,7 @@ class ObjectTrack:
     def _remember(self, encoded: EncodedFrame, prediction: MaskPrediction, *, prompted: bool) -> None:
         """The memory sees the raw features, and a hard mask on prompted frames. Absent frames count too."""
         idx = encoded.frame_idx
+        self._conditioned = None
         spatial = self._graphs.encode_memory(encoded.features, prediction, binarize=prompted)
         entry = MemoryEntry(idx, spatial, prediction.object_pointer, prediction.outcome)
         if not prompted:

@@ -71,7 +71,7 @@ class Tracker:
         self._encoded: EncodedFrame | None = None
         self._frame_size: tuple[int, int] | None = None
         self._last_idx: int | None = None
-        self._present: dict[ObjectId, bool] = {}  # on the frame stepped last
+        self._present: dict[ObjectId, tuple[int, bool, bool]] = {}  # frame stepped last, reverse, present there
 
     def remove(self, object_id: ObjectId) -> None:
         """Forgets one object; the others are not affected, and its id is free again.
@@ -258,7 +258,8 @@ class Tracker:
                     outcomes[object_id] = track.track(encoded, reverse=reverse)
         self._last_idx = frame.frame_idx
         objects = {object_id: self._result(outcomes[object_id]) for object_id in tracks}
-        return FrameResult(frame.frame_idx, objects, frame.pts, frame.time_base, self._events(objects))
+        events = self._events(frame.frame_idx, objects, reverse)
+        return FrameResult(frame.frame_idx, objects, frame.pts, frame.time_base, events)
 
     def _numbered(self, rgb: RgbArray, reverse: bool) -> VideoFrame:
         """An array is the frame after the one stepped last."""
@@ -273,15 +274,28 @@ class Tracker:
             )
         return VideoFrame(rgb, self._num_frames - 1)
 
-    def _events(self, objects: dict[ObjectId, ObjectResult]) -> tuple[TrackEvent, ...]:
-        """What has changed since the frame stepped last."""
+    def _events(self, frame_idx: int, objects: dict[ObjectId, ObjectResult], reverse: bool) -> tuple[TrackEvent, ...]:
+        """What has changed since the frame stepped before, if this one goes on from it."""
         events = []
         for object_id, result in objects.items():
-            before, now = self._present.get(object_id), result.present
-            if before is not None and before != now:
-                events.append(TrackEvent("found" if now else "lost", object_id))
-            self._present[object_id] = now
+            before_idx, before_reverse, before = self._present.get(object_id, (frame_idx, reverse, True))
+            goes_on = before_reverse == reverse and (before_idx > frame_idx if reverse else before_idx < frame_idx)
+            if goes_on and before != result.present:
+                events.append(TrackEvent("found" if result.present else "lost", object_id))
+            self._present[object_id] = (frame_idx, reverse, result.present)
         return tuple(events)
+
+    # -- for clips ------------------------------------------------------------------------------------------
+
+    def encode(self, frame: VideoFrame) -> EncodedFrame:
+        """Image features of a frame; those of the frame asked for last are at hand."""
+        return self._encode(self._checked(frame))
+
+    def adopt(self, object_id: ObjectId, frame_size: tuple[int, int]) -> ObjectTrack:
+        """Adds an object of which everything is known already, for frames of (height, width)."""
+        self._frame_size = frame_size
+        self._objects[object_id] = self._new_track()
+        return self._objects[object_id]
 
     # -- frames ---------------------------------------------------------------------------------------------
 

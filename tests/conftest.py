@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import media
 import numpy as np
 import pytest
+from command import FRAMES, Command, Run
 from numpy.typing import NDArray
 
 import sam2track
+import sam2track.models
+from sam2track.cli import main
+from sam2track.onnx_graph import resolve_device
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -43,3 +48,29 @@ def example_masks() -> ExampleMasks:
     """The true masks of the example clip."""
     with np.load(EXAMPLES / "clip_masks.npz") as clip:
         return ExampleMasks(clip["labels"], clip["clicks"])
+
+
+@pytest.fixture
+def sam2track_(
+    tmp_path: Path, nano: sam2track.Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs the command in this process and in `tmp_path`, which holds `clip.mp4`; nano is opened once for all."""
+    monkeypatch.chdir(tmp_path)
+    media.make_video(tmp_path / "clip.mp4", frames=FRAMES)
+    load = sam2track.models.load
+
+    def load_nano_once(model: Any = "nano", *, device: Any = "auto", num_threads: int = 0) -> sam2track.Model:
+        if model == "nano" and resolve_device(device) == "cpu":
+            return nano
+        return load(model, device=device, num_threads=num_threads or 1)
+
+    monkeypatch.setattr(sam2track.models, "load", load_nano_once)
+
+    def run(*arguments: str | Path) -> Run:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Run(ended.value.code, captured.out, captured.err)
+
+    return run

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sam2track.memory_bank import MemoryBank, MemoryEntry
 from sam2track.memory_tokens import pad_memory, repeat_newest
 from sam2track.models import Bundle, Model
+from sam2track.postprocess import resize_logits
 from sam2track.spec import MAX_OBJECT_POINTERS, Constants, MaskPromptDownsample
 from sam2track.tracker import Tracker
 from sam2track.types import (
@@ -151,7 +152,7 @@ class FakeGraphs:
         seen = np.concatenate([conditioned.mean(axis=(0, 2, 3)), np.tanh(logits.ravel() / 8)])
         pointer = (seen @ _POINTER if present else _NO_OBJECT_POINTER).astype(np.float32)
         outcome = MaskOutcome(logits, float(1 + np.tanh(logits.max() / 8)) / 2, score)
-        result = MaskPrediction(outcome, _grow(logits, S)[None, None], pointer)
+        result = MaskPrediction(outcome, resize_logits(logits, (S, S))[None, None], pointer)
         logits.flags.writeable = False
         return self._record(  # type: ignore[no-any-return]
             "decode", result, features=features, conditioned=conditioned, prompt=prompt, mask_logits=mask_logits

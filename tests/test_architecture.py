@@ -43,9 +43,18 @@ MAY_IMPORT: dict[str, str] = {
     "video": "decoding errors picture random_access types",
     "stream": "decoding errors picture types",
     "outputs": "errors types video",
+    "frame_source": "errors types",
+    "clip_records": "types",
+    "clip_state": "clip_records errors object_track options outputs types",
+    "recall": "clip_records frame_source memory_bank object_track prompts spec types",
+    "clip": "clip_records clip_state errors frame_source models object_track options postprocess recall tracker types"
+    " video",
+    "prompt_file": "errors types",
+    "track_video": "clip models options prompt_file types video",
     "build": "errors spec types",
-    "__init__": "errors models options stream tracker types version video",
-    "cli": "build errors graphs models onnx_graph outputs prompts spec tracker types version video",
+    "__init__": "clip errors models options prompt_file stream track_video tracker types version video",
+    "cli": "build clip errors graphs models onnx_graph options outputs prompt_file prompts spec stream tracker types"
+    " version video",
     "__main__": "cli",
 }
 

@@ -32,9 +32,11 @@ def loaded_after(code: str) -> set[str]:
 
 def test_the_public_names_are_exactly_these() -> None:
     assert sam2track.__all__ == [
+        "Clip",
         "FrameResult",
         "Model",
         "ObjectResult",
+        "PromptEntry",
         "Sam2TrackError",
         "TrackEvent",
         "Tracker",
@@ -44,6 +46,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "load",
         "open_stream",
         "open_video",
+        "track_video",
     ]
     assert sam2track.__all__ == sorted(sam2track.__all__)
 

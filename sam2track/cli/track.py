@@ -6,23 +6,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sam2track.cli.prompts import Coordinates, ObjectPrompt, collect_prompts
+from sam2track.cli.prompts import Coordinates, Moment, MomentType, collect_prompts
+from sam2track.cli.run import Absences, Job, index_of, results, with_frames
 from sam2track.errors import OutputError, OutputExistsError, PromptError
 
 if TYPE_CHECKING:
     from sam2track.models import Model
     from sam2track.outputs import MaskWriter, SidecarModel, SidecarPrompt
-    from sam2track.tracker import Tracker
-    from sam2track.types import FrameResult, VideoFrame
-    from sam2track.video import Video, VideoInfo
+    from sam2track.prompt_file import PromptEntry
+    from sam2track.stream import VideoStream
+    from sam2track.types import VideoInfo
+    from sam2track.video import Video
 
 SIDECAR_START = b'{"schema_version"'
 
@@ -39,17 +40,25 @@ class Summary:
     seconds: float
     frames_per_second: float
     provider: str
+    not_seen: dict[str, list[list[int]]]
 
 
 @click.command(no_args_is_help=False)
-@click.argument("video", metavar="VIDEO", type=click.Path(path_type=Path))
+@click.argument("source", metavar="VIDEO", type=click.Path(path_type=str))
 @click.option("--click", "clicks", multiple=True, type=Coordinates(2), help="A point inside the object. Repeatable.")
 @click.option("--not", "nots", multiple=True, type=Coordinates(2), help="A point outside the object. Repeatable.")
 @click.option("--box", "boxes", multiple=True, type=Coordinates(4), help="A box around the object.")
-@click.option("--frame", "prompt_frame", type=click.IntRange(min=0), default=0, show_default=True,
-              help="The frame that the prompts are about; tracking starts there.")  # fmt: skip
+@click.option("--mask", "masks", multiple=True, metavar="PNG", help="A picture of the object's mask, white on black.")
+@click.option("--prompts", "prompt_file", type=click.Path(path_type=Path), metavar="JSON",
+              help="Prompts for many frames and objects; docs/prompts.schema.json describes the file.")  # fmt: skip
+@click.option("--frame", "moment", type=MomentType(), default="0", show_default=True,
+              help="The frame that the prompts are about, such as 40, or its time, such as 1.6s.")  # fmt: skip
 @click.option("--object", "object_id", default="1", show_default=True, metavar="ID",
               help="The object's id. For several objects put the id before the numbers: --click 2:300,80.")  # fmt: skip
+@click.option("--backward", "direction", flag_value="backward", help="Track back from the prompted frame.")
+@click.option("--both", "direction", flag_value="both", help="Track to the end, and back from the prompted frame.")
+@click.option("--start", type=MomentType(), help="In point: the first frame to track, or its time.")
+@click.option("--stop", type=MomentType(), help="Out point: the frame to stop before, or its time.")
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="Output file, or folder for png. [default: VIDEO's name in the current folder]")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["overlay", "png"]), default="overlay", show_default=True,
@@ -57,130 +66,187 @@ class Summary:
 @click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
+@click.option("--max-prompted", type=click.IntRange(0), default=4, show_default=True,
+              help="Prompted frames a frame attends to: the first and the nearest; 0 for all.")  # fmt: skip
+@click.option("--memory-min-iou", type=click.FloatRange(0, 1), help="Keep frames of lower predicted IoU out of memory.")
+@click.option("--report-min-iou", type=click.FloatRange(0, 1), help="Empty masks where the predicted IoU is lower.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="A summary as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no messages but errors.")
-def track(
-    video: Path,
-    clicks: tuple[tuple[str | None, tuple[float, float]], ...],
-    nots: tuple[tuple[str | None, tuple[float, float]], ...],
-    boxes: tuple[tuple[str | None, tuple[float, float, float, float]], ...],
-    prompt_frame: int,
-    object_id: str,
-    output: Path | None,
-    output_format: Format,
-    model: str,
-    device: Literal["auto", "cpu", "cuda"],
-    threads: int,
-    overwrite: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def track(**given: Any) -> None:
     """Track objects through VIDEO and write an overlay video or masks, and a JSON file with the scores.
 
-    Coordinates are pixels of the displayed frame, x to the right, y down, from the top left corner.
+    Coordinates are pixels of the displayed frame, x to the right, y down, from the top left corner. VIDEO is a
+    file, or a live source: a device such as /dev/video0, or a URL. Ctrl-C ends a live source.
 
     \b
     Examples:
       sam2track video.mp4 --click 412,230
-      sam2track video.mp4 --box 100,80,300,400 --not 300,80 -o cut.mp4
+      sam2track video.mp4 --click 412,230 --frame 40 --both
+      sam2track video.mp4 --box 100,80,300,400 --not 300,80 --start 2s --stop 8s -o cut.mp4
       sam2track video.mp4 --click 412,230 --click 2:90,310 --format png -o masks
+      sam2track rtsp://camera/stream --click 412,230 --stop 500
     """
+    _track(_Arguments(**given))
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """The command line, as the options above describe it."""
+
+    source: str
+    clicks: tuple[tuple[str | None, tuple[float, float]], ...]
+    nots: tuple[tuple[str | None, tuple[float, float]], ...]
+    boxes: tuple[tuple[str | None, tuple[float, float, float, float]], ...]
+    masks: tuple[str, ...]
+    prompt_file: Path | None
+    moment: Moment
+    object_id: str
+    direction: Literal["backward", "both"] | None
+    start: Moment | None
+    stop: Moment | None
+    output: Path | None
+    output_format: Format
+    model: str
+    device: Literal["auto", "cpu", "cuda"]
+    threads: int
+    max_prompted: int
+    memory_min_iou: float | None
+    report_min_iou: float | None
+    overwrite: bool
+    as_json: bool
+    quiet: bool
+
+
+def _track(given: _Arguments) -> None:
     from sam2track.models import load
-    from sam2track.spec import MAX_OBJECT_POINTERS
-    from sam2track.tracker import Tracker
-    from sam2track.video import count_frames, open_video
 
     started = time.perf_counter()
-    prompts = collect_prompts(clicks, nots, boxes, object_id)
+    prompts = _prompts(given)
     with ExitStack() as stack:
-        source = stack.enter_context(open_video(video))
-        _refuse_no_prompt(prompts, source.info)
-        output, sidecar = _output_paths(video, output, output_format)
-        _refuse_existing(sidecar, overwrite)
-        opened = load(model, device=device, num_threads=threads)
-        _check_prompts(prompts, source.info, opened)
-        # The reference treats clips below 16 frames a little differently: look whether this is one.
-        length = count_frames(video, MAX_OBJECT_POINTERS)
-        tracker = Tracker(opened, num_frames=length if length < MAX_OBJECT_POINTERS else None)
+        source = _opened(given.source)
+        stack.enter_context(source)
+        _refuse_no_prompt(prompts, given.source, source.info)
+        output, sidecar = _output_paths(source.info.path, given.output, given.output_format)
+        _refuse_existing(sidecar, given.overwrite)
+        job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
+        objects = len({prompt.object_id for prompt in job.prompts})
         writers = [
-            stack.enter_context(_mask_writer(output, output_format, source.info, len(prompts), overwrite)),
-            stack.enter_context(_sidecar_writer(sidecar, source.info, opened, prompts, prompt_frame, overwrite)),
+            stack.enter_context(_mask_writer(output, given.output_format, source.info, objects, given.overwrite)),
+            stack.enter_context(_sidecar_writer(sidecar, source.info, job, given.overwrite)),
         ]
-        frames = 0
-        for frame, result in _with_progress(_results(source, tracker, prompts, prompt_frame), source.info, quiet):
+        frames, absences = 0, Absences()
+        for frame, result in results(job, source):
             for writer in writers:
                 writer.write(frame, result)
+            absences.note(result)
             frames += 1
         for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
             writer.close()
     seconds = time.perf_counter() - started
-    summary = Summary(str(output), str(sidecar), frames, round(seconds, 3), round(frames / seconds, 2), opened.provider)
-    if as_json:
+    summary = Summary(
+        output=str(output),
+        sidecar=str(sidecar),
+        frames=frames,
+        seconds=round(seconds, 3),
+        frames_per_second=round(frames / seconds, 2),
+        provider=job.model.provider,
+        not_seen={str(object_id): ranges for object_id, ranges in absences.ranges.items()},
+    )
+    if given.as_json:
         click.echo(json.dumps(asdict(summary)))
-    elif not quiet:
-        click.echo(
-            f"{frames} {'frame' if frames == 1 else 'frames'} in {seconds:.1f} s "
-            f"({frames / seconds:.1f} a second, {opened.provider}): "
-            f"{output}, scores in {sidecar}",
-            err=True,
-        )
+    elif not given.quiet:
+        click.echo("\n".join([_told(summary), *absences.lines()]), err=True)
 
 
-def _refuse_no_prompt(prompts: dict[int | str, ObjectPrompt], info: VideoInfo) -> None:
+def _told(summary: Summary) -> str:
+    return (
+        f"{summary.frames} {'frame' if summary.frames == 1 else 'frames'} in {summary.seconds:.1f} s "
+        f"({summary.frames_per_second:.1f} a second, {summary.provider}): "
+        f"{summary.output}, scores in {summary.sidecar}"
+    )
+
+
+def _prompts(given: _Arguments) -> list[PromptEntry]:
+    prompts = collect_prompts(
+        given.clicks, given.nots, given.boxes, given.masks, default_id=given.object_id, moment=given.moment
+    )
+    if given.prompt_file is not None:
+        from sam2track.prompt_file import read_prompts
+
+        prompts += read_prompts(given.prompt_file)
+    return prompts
+
+
+def _opened(source: str) -> Video | VideoStream:
+    from sam2track.stream import is_stream, open_stream
+    from sam2track.video import open_video
+
+    if is_stream(source):
+        return open_stream(source)
+    return open_video(source)
+
+
+def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) -> None:
     """Says how to give a prompt if there is none."""
     if not prompts:
         raise PromptError(
             f"no prompt: say where the object is. {info.path.name} is {info.width}x{info.height} pixels, so a click in "
-            f"the middle of the first frame is: sam2track {info.path} --click {info.width // 2},{info.height // 2}"
+            f"the middle of the first frame is: sam2track {source} --click {info.width // 2},{info.height // 2}"
         )
 
 
-def _check_prompts(prompts: dict[int | str, ObjectPrompt], info: VideoInfo, model: Model) -> None:
+def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStream, model: Model) -> Job:
+    """Everything checked before any work."""
+    from sam2track.options import TrackingOptions
+    from sam2track.video import Video
+
+    start, stop = index_of(given.start, source) or 0, index_of(given.stop, source)
+    job = Job(
+        model=model,
+        options=TrackingOptions(
+            max_conditioning_frames=given.max_prompted or None,
+            memory_min_iou=given.memory_min_iou,
+            report_min_iou=given.report_min_iou,
+        ),
+        prompts=with_frames(prompts, source, start),
+        direction=given.direction or "forward",
+        start=start,
+        stop=stop,
+        quiet=given.quiet,
+    )
+    if stop is not None and stop <= start:
+        raise PromptError(f"got --stop at frame {stop} and --start at frame {start}; expected it after the start")
+    if isinstance(source, Video):
+        _check_range(job, source)
+    elif job.direction != "forward" or start or len(job.prompted) > 1:
+        raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
+    _check_prompts(job.prompts, source.info, model)
+    return job
+
+
+def _check_range(job: Job, source: Video) -> None:
+    """Frame 0 is always there; the others are only looked for if they are asked for."""
+    named = [job.start, *job.prompted, (job.stop or 1) - 1]
+    if max(named) > 0 and max(named) >= (count := source.num_frames):
+        raise PromptError(f"got frame {max(named)}, but the video has {count} frames, numbered from 0")
+    for idx in job.prompted:
+        if not job.start <= idx < (job.stop or sys.maxsize):
+            raise PromptError(
+                f"got a prompt on frame {idx}, outside the range from --start {job.start} to --stop {job.stop}"
+            )
+
+
+def _check_prompts(prompts: list[PromptEntry], info: VideoInfo, model: Model) -> None:
     """Refuses bad prompts before any work, not when their frame is reached."""
     from sam2track.prompts import make_prompt, merge_prompts
+    from sam2track.types import Prompt
 
-    for prompt in prompts.values():
-        arguments = prompt.arguments()
-        merge_prompts(None, make_prompt((info.height, info.width), model.constants.image_size, **arguments))
-
-
-def _results(
-    source: Video, tracker: Tracker, prompts: dict[int | str, ObjectPrompt], prompt_frame: int
-) -> Iterator[tuple[VideoFrame, FrameResult]]:
-    """Every frame with its masks; frames before the prompted one have none."""
-    from sam2track.types import FrameResult
-
-    frame_idx = -1
-    for frame in source:
-        frame_idx = frame.frame_idx
-        if frame_idx < prompt_frame:
-            yield frame, FrameResult(frame_idx, {}, frame.pts, frame.time_base)
-            continue
-        if frame_idx == prompt_frame:
-            for object_id, prompt in prompts.items():
-                tracker.add_prompt(frame, object_id=object_id, **prompt.arguments())
-        yield frame, tracker.step(frame)
-    if frame_idx < prompt_frame:
-        raise PromptError(f"got --frame {prompt_frame}, but the video has {frame_idx + 1} frames, numbered from 0")
-
-
-def _with_progress(
-    results: Iterator[tuple[VideoFrame, FrameResult]], info: VideoInfo, quiet: bool
-) -> Iterator[tuple[VideoFrame, FrameResult]]:
-    """A bar with frames a second on stderr; the header's count is a hint, so it may fall short or go over."""
-    from tqdm import tqdm
-
-    # disable=None: only where somebody can see it.
-    bar = tqdm(
-        results,
-        total=info.frame_count,
-        unit="frame",
-        desc=info.path.name,
-        disable=True if quiet or sys.stderr is None else None,
-    )
-    with bar:
-        yield from bar
+    so_far: dict[tuple[int | str, int | None], Prompt] = {}
+    for prompt in prompts:
+        place = (prompt.object_id, prompt.frame_idx)
+        made = make_prompt((info.height, info.width), model.constants.image_size, **prompt.arguments())
+        so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
 
 
 def _output_paths(video: Path, output: Path | None, output_format: Format) -> tuple[Path, Path]:
@@ -215,25 +281,19 @@ def _mask_writer(output: Path, output_format: Format, info: VideoInfo, objects: 
     return OverlayWriter(output, info, overwrite=overwrite)
 
 
-def _sidecar_writer(
-    sidecar: Path,
-    info: VideoInfo,
-    model: Model,
-    prompts: dict[int | str, ObjectPrompt],
-    prompt_frame: int,
-    overwrite: bool,
-) -> MaskWriter:
+def _sidecar_writer(sidecar: Path, info: VideoInfo, job: Job, overwrite: bool) -> MaskWriter:
     from sam2track.outputs import SidecarModel, SidecarPrompt, SidecarWriter
 
     given: list[SidecarPrompt] = [
         SidecarPrompt(
-            frame_idx=prompt_frame,
-            object_id=object_id,
-            points=tuple(prompt.points),
-            labels=tuple(prompt.labels),
+            frame_idx=prompt.frame_idx or 0,
+            object_id=prompt.object_id,
+            points=prompt.points,
+            labels=prompt.labels if prompt.labels is not None else (1,) * len(prompt.points),
             box=prompt.box,
+            mask=prompt.mask,
         )
-        for object_id, prompt in prompts.items()
+        for prompt in job.prompts
     ]
-    described: SidecarModel = SidecarModel(name=model.name, sha256=model.bundle.sha256)
+    described: SidecarModel = SidecarModel(name=job.model.name, sha256=job.model.bundle.sha256)
     return SidecarWriter(sidecar, info, model=described, prompts=given, overwrite=overwrite)

@@ -1,0 +1,209 @@
+"""Prompts and a source -> frames with their results in display order, with a progress bar."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from sam2track.cli.prompts import Moment
+from sam2track.errors import PromptError
+
+if TYPE_CHECKING:
+    from sam2track.clip import Direction
+    from sam2track.models import Model
+    from sam2track.options import TrackingOptions
+    from sam2track.prompt_file import PromptEntry
+    from sam2track.stream import VideoStream
+    from sam2track.types import FrameResult, ObjectId, VideoFrame
+    from sam2track.video import Video
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done with a source.
+
+    Attributes:
+        model: The model.
+        options: Of the tracker.
+        prompts: All with a `frame_idx`.
+        direction: From the prompts.
+        start: First frame to track.
+        stop: The frame to stop before; None for the end.
+        quiet: No progress bar.
+    """
+
+    model: Model
+    options: TrackingOptions
+    prompts: list[PromptEntry]
+    direction: Direction
+    start: int
+    stop: int | None
+    quiet: bool
+
+    @property
+    def prompted(self) -> list[int]:
+        """The prompted frames, in order."""
+        return sorted({prompt.frame_idx or 0 for prompt in self.prompts})
+
+
+def index_of(moment: Moment | None, source: Video | VideoStream) -> int | None:
+    """A moment's frame; None for none.
+
+    Raises:
+        PromptError: A time in a live source.
+        FrameError: There is no such time in the video.
+    """
+    from sam2track.video import Video
+
+    if moment is None or moment.time_s is None:
+        return None if moment is None else moment.frame_idx
+    if not isinstance(source, Video):
+        raise PromptError(f"got the time {moment.time_s} s; a live source has frame numbers only, from 0")
+    return source.frame_at(moment.time_s)
+
+
+def with_frames(prompts: Iterable[PromptEntry], source: Video | VideoStream, start: int) -> list[PromptEntry]:
+    """Prompts by time or without a frame -> prompts by frame."""
+    placed = []
+    for prompt in prompts:
+        idx = index_of(Moment(prompt.frame_idx, prompt.time_s), source)
+        placed.append(prompt.model_copy(update={"frame_idx": start if idx is None else idx, "time_s": None}))
+    return placed
+
+
+def results(job: Job, source: Video | VideoStream) -> Iterator[tuple[VideoFrame, FrameResult]]:
+    """Every frame of the range with its masks, in display order.
+
+    One prompted frame and forward: frame by frame, in memory that does not grow. Otherwise the whole range is
+    tracked first, and read once more.
+    """
+    from sam2track.video import Video
+
+    if not isinstance(source, Video):
+        with _interrupt_ends() as ended:
+            live = itertools.takewhile(lambda frame: not ended.is_set(), source)
+            yield from _bar(_frame_by_frame(job, live, None), job.quiet, "live", None)
+    elif job.direction == "forward" and len(job.prompted) == 1:
+        frames = source.frames(job.start, job.stop)
+        total = None if source.info.frame_count is None else min(job.stop or sys.maxsize, source.info.frame_count)
+        total = None if total is None else max(total - job.start, 0)
+        yield from _bar(_frame_by_frame(job, frames, _short_length(source)), job.quiet, source.info.path.name, total)
+    else:
+        yield from _whole(job, source)
+
+
+def _frame_by_frame(
+    job: Job, frames: Iterable[VideoFrame], num_frames: int | None
+) -> Iterator[tuple[VideoFrame, FrameResult]]:
+    """Frames before the prompted one have no masks."""
+    from sam2track.tracker import Tracker
+    from sam2track.types import FrameResult
+
+    tracker = Tracker(job.model, job.options, num_frames=num_frames)
+    [prompted] = job.prompted
+    count = 0
+    for frame in frames:
+        idx = frame.frame_idx
+        if job.stop is not None and idx >= job.stop:
+            break
+        count += 1
+        if idx < prompted:
+            yield frame, FrameResult(idx, {}, frame.pts, frame.time_base)
+            continue
+        if idx == prompted:
+            for prompt in job.prompts:
+                tracker.add_prompt(frame, object_id=prompt.object_id, **prompt.arguments())
+        yield frame, tracker.step(frame)
+    if not tracker.object_ids:
+        raise PromptError(f"got a prompt on frame {prompted}, but there were {count} frames, numbered from {job.start}")
+
+
+def _whole(job: Job, source: Video) -> Iterator[tuple[VideoFrame, FrameResult]]:
+    from sam2track.clip import Clip
+
+    clip = Clip(job.model, source, job.options, start=job.start, stop=job.stop)
+    for prompt in job.prompts:
+        clip.add_prompt(object_id=prompt.object_id, frame_idx=prompt.frame_idx, **prompt.arguments())
+    for _ in _bar(clip.track(job.direction), job.quiet, "tracking", clip.due(job.direction)):
+        pass
+    frames = _bar(source.frames(job.start, job.stop), job.quiet, "writing", len(clip.frames))
+    for frame in frames:
+        yield frame, clip.result(frame.frame_idx)
+
+
+def _short_length(source: Video) -> int | None:
+    """The reference treats clips below 16 frames a little differently: look whether this is one."""
+    from sam2track.spec import MAX_OBJECT_POINTERS
+    from sam2track.video import count_frames
+
+    length = count_frames(source.info.path, MAX_OBJECT_POINTERS)
+    return length if length < MAX_OBJECT_POINTERS else None
+
+
+def _bar(items: Iterable[_T], quiet: bool, name: str, total: int | None) -> Iterator[_T]:
+    """A bar with frames a second on stderr; a header's count is a hint, so it may fall short or go over."""
+    from tqdm import tqdm
+
+    # disable=None: only where somebody can see it.
+    bar = tqdm(items, total=total, unit="frame", desc=name, disable=True if quiet or sys.stderr is None else None)
+    with bar:
+        yield from bar
+
+
+@contextmanager
+def _interrupt_ends() -> Iterator[threading.Event]:
+    """Ctrl-C ends a live source as its end would; the second time it interrupts."""
+    ended = threading.Event()
+
+    def end(_number: int, _frame: object) -> None:
+        ended.set()
+        signal.signal(signal.SIGINT, before)
+
+    if threading.current_thread() is not threading.main_thread():  # elsewhere Python sets no handlers
+        yield ended
+        return
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass(slots=True)
+class Absences:
+    """On which frames an object was not there, as ranges in display order."""
+
+    ranges: dict[ObjectId, list[list[int]]] = field(default_factory=dict)
+
+    def note(self, result: FrameResult) -> None:
+        """One more frame."""
+        for object_id, found in result.objects.items():
+            ranges = self.ranges.setdefault(object_id, [])
+            if found.present:
+                continue
+            if ranges and ranges[-1][1] == result.frame_idx - 1:
+                ranges[-1][1] = result.frame_idx
+            else:
+                ranges.append([result.frame_idx, result.frame_idx])
+
+    def lines(self) -> list[str]:
+        """One line an object that was missed."""
+        lines = []
+        for object_id, ranges in self.ranges.items():
+            if not ranges:
+                continue
+            count = sum(last - first + 1 for first, last in ranges)
+            shown = ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges[:5])
+            more = ", ..." if len(ranges) > 5 else ""
+            lines.append(
+                f"object {object_id}: not seen on {count} {'frame' if count == 1 else 'frames'} ({shown}{more})"
+            )
+        return lines
