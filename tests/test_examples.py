@@ -86,7 +86,13 @@ def track_both(model: sam2track.Model, clip: Path, truth: ExampleMasks) -> Masks
 
 
 def test_every_example_is_run_here() -> None:
-    tested = {"frames_from_a_generator.py", "one_click.py", "two_objects.py", "render_clip.py"}
+    tested = {
+        "correct_a_mask.py",
+        "frames_from_a_generator.py",
+        "one_click.py",
+        "render_clip.py",
+        "two_objects.py",
+    }
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 
 
@@ -124,6 +130,16 @@ def test_one_click_takes_a_video_a_click_and_an_output(work: Path) -> None:
     printed = run_example("one_click.py", work, "disc.mp4", "--click", "20", "42", "-o", "drawn.mkv")
     assert printed.endswith("wrote drawn.mkv\n")
     assert count_frames(work / "drawn.mkv", 10) == 2
+
+
+def test_correct_a_mask_runs_again_what_follows_and_saves(work: Path) -> None:
+    printed = run_example("correct_a_mask.py", work).splitlines()
+    middle = OPENING // 2
+    assert printed[0] == f"tracked {OPENING} frames"
+    assert re.fullmatch(rf"frame {middle}: \d+ pixels before, \d+ after the correction", printed[1])
+    assert printed[2] == f"tracked {OPENING - middle} frames again"
+    assert printed[3] == f"wrote koi.sam2clip, with masks of {OPENING} frames"
+    assert [path.name for path in work.iterdir()] == ["koi.sam2clip"]
 
 
 def test_two_objects_writes_a_mask_a_frame(work: Path, example_masks: ExampleMasks) -> None:
