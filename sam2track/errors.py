@@ -90,7 +90,7 @@ class ClipStateError(Sam2TrackError, ValueError):
 
 
 class NonFiniteError(Sam2TrackError, ArithmeticError):
-    """A graph returned NaN or infinity, which must never pass for "no object"."""
+    """A graph returned NaN or infinity, which must never pass for "no object"; says which, on which frame."""
 
 
 class VideoError(Sam2TrackError, OSError):

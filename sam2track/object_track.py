@@ -5,11 +5,13 @@ Objects share nothing but image features, so that adding or removing one leaves 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sam2track.errors import PromptError, TrackerStateError
+from sam2track.errors import GraphError, NonFiniteError, PromptError, TrackerStateError
 from sam2track.memory_bank import MemoryBank, MemoryEntry
 from sam2track.memory_tokens import pack_memory
 from sam2track.options import TrackingOptions
@@ -24,6 +26,15 @@ from sam2track.prompts import (
 from sam2track.spec import Constants
 from sam2track.tracked_frames import TrackedFrames
 from sam2track.types import FloatArray, Graphs, ImageFeatures, MaskOutcome, MaskPrediction, Prompt
+
+
+@contextmanager
+def on_frame(frame_idx: int) -> Iterator[None]:
+    """Lets errors of graphs say on which frame they came up."""
+    try:
+        yield
+    except (GraphError, NonFiniteError) as error:
+        raise type(error)(f"frame {frame_idx}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +158,8 @@ class ObjectTrack:
         if self._waiting is not None and self._waiting.encoded.frame_idx != idx:
             self.settle()
         answers, reverse = self.answers.get(idx, []), self.tracked.reverse_at(idx)
-        prediction = self._segment(encoded, prompt, initial=reverse is None, reverse=bool(reverse))
+        with on_frame(idx):
+            prediction = self._segment(encoded, prompt, initial=reverse is None, reverse=bool(reverse))
         if not answers and (entry := self.bank.recent.get(idx)) is not None:
             self._tracked_before[idx] = entry
         self.answers[idx] = [
@@ -218,7 +230,8 @@ class ObjectTrack:
 
     def track(self, encoded: EncodedFrame, *, reverse: bool) -> MaskOutcome:
         """The object on a frame without a prompt."""
-        prediction = self._segment(encoded, NO_PROMPT, initial=False, reverse=reverse)
+        with on_frame(encoded.frame_idx):
+            prediction = self._segment(encoded, NO_PROMPT, initial=False, reverse=reverse)
         self._remember(encoded, prediction, prompted=False)
         self.tracked.note(encoded.frame_idx, reverse=reverse)
         # Only a forgotten correction can have left something here.
@@ -277,7 +290,8 @@ class ObjectTrack:
         """The memory sees the raw features, and a hard mask on prompted frames. Absent frames count too."""
         idx = encoded.frame_idx
         self._conditioned = None
-        spatial = self._graphs.encode_memory(encoded.features, prediction, binarize=prompted)
+        with on_frame(idx):
+            spatial = self._graphs.encode_memory(encoded.features, prediction, binarize=prompted)
         entry = MemoryEntry(idx, spatial, prediction.object_pointer, prediction.outcome)
         if not prompted:
             self.bank.remember(entry, conditioning=False)

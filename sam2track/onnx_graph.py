@@ -76,8 +76,8 @@ class Graph:
             raise GraphError(f"the graph {self.name} could not be run: {str(error).splitlines()[0]:.200}") from error
         with np.errstate(all="ignore"):
             for name, result in zip(outputs, results, strict=True):
-                # One pass over the data: a sum is finite only if every term is.
-                if not np.isfinite(result.sum()):
+                # One quick pass over the data: a sum is finite only if every term is (and it does not overflow).
+                if not np.isfinite(result.sum()) and not np.isfinite(result).all():
                     raise NonFiniteError(
                         f"the graph {self.name} returned values that are not finite in {name}; "
                         "if the bundle computes in fp16, try one built with precision fp32"

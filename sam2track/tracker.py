@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sam2track.errors import FrameError, PromptError, TrackerStateError, UnknownObjectError
 from sam2track.models import Model
-from sam2track.object_track import EncodedFrame, ObjectTrack
+from sam2track.object_track import EncodedFrame, ObjectTrack, on_frame
 from sam2track.options import TrackingOptions
 from sam2track.postprocess import object_result
 from sam2track.preprocess import check_frame, frame_to_pixel_values
@@ -323,7 +323,9 @@ class Tracker:
                     "give each picture its own frame_idx, and track from the first frame on"
                 )
             return self._encoded
-        self._encoded = EncodedFrame(frame.frame_idx, pixel_values, self._graphs.encode_image(pixel_values))
+        with on_frame(frame.frame_idx):
+            features = self._graphs.encode_image(pixel_values)
+        self._encoded = EncodedFrame(frame.frame_idx, pixel_values, features)
         return self._encoded
 
     def _result(self, outcome: MaskOutcome) -> ObjectResult:
