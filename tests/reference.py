@@ -92,6 +92,7 @@ class ReferenceResult:
     mask: Array  # (height, width) bool
     mask_logits: Array  # (4F, 4F)
     object_score: float
+    predicted_iou: float = float("nan")  # nan where the reference does not say
 
 
 @dataclass(frozen=True, slots=True)
