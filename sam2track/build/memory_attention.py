@@ -22,12 +22,10 @@ _MASKED = -1e4  # added to the score of a masked key: its weight is exactly 0, a
 
 @dataclass(frozen=True, slots=True)
 class _Rope:
-    """Cosines and sines with one row a pair of channels: (pairs, 1, F^2) for keys, (F^2, pairs) for queries."""
+    """Cosines and sines: (F^2, pairs), one row a place of the map and one column a pair of channels."""
 
-    key_cos: Value
-    key_sin: Value
-    query_cos: Value
-    query_sin: Value
+    cos: Value
+    sin: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,8 @@ class _Memory:
     """What the keys and values of every layer are made from."""
 
     values: Value  # (rows, M)
-    spatial_keys: Value  # (rows of spatial memories, M), position added
-    pointer_keys: Value  # (rows of pointers, M), position added
-    mask: Value  # (heads, mask channels, rows)
+    spatial_keys: Value  # (rows of spatial memories, M + mask channels), position added
+    pointer_keys: Value  # (rows of pointers, M + mask channels), position added
 
 
 def memory_attention(config: NetworkConfig, weights: Weights, precision: Precision) -> onnx.ModelProto:
@@ -67,16 +64,14 @@ def _memory(g: GraphWriter, config: NetworkConfig, memory: Value, position: Valu
     values = g.reshape(g.compute(memory), -1, config.memory_size)
     keys = g.add(values, g.reshape(g.compute(position), -1, config.memory_size))
     boundary = g.op("Sub", g.slice(g.op("Shape", memory), g.ints(0), g.ints(1), axis=0), pointer_rows)
-    heads = config.memory_attention_num_attention_heads
     channels = _mask_channels(g)
-    penalty = g.full_weight(np.array(-_MASKED / channels, np.float32))
-    score = g.mul(g.op("Sub", key_mask, g.full_weight(np.array(1.0, np.float32))), penalty)
-    shape = g.concat(g.ints(heads, channels), g.op("Shape", key_mask), axis=0)
+    penalty = g.full_weight(np.full((1, channels), -_MASKED / channels, np.float32))
+    score = g.mul(g.op("Sub", g.reshape(key_mask, -1, 1), g.full_weight(np.array(1.0, np.float32))), penalty)
+    keys = g.concat(keys, g.compute(score), axis=1)
     return _Memory(
         values=values,
         spatial_keys=g.slice(keys, g.ints(0), boundary, axis=0),
         pointer_keys=g.slice(keys, boundary, g.ints(np.iinfo(np.int64).max), axis=0),
-        mask=g.compute(g.op("Expand", g.reshape(score, 1, 1, -1), shape)),
     )
 
 
@@ -86,14 +81,8 @@ def _mask_channels(g: GraphWriter) -> int:
 
 
 def _rope(g: GraphWriter, config: NetworkConfig) -> _Rope:
-    head_dim = _head_dim(config)
-    cos, sin = axial_rope(config.feature_size, head_dim, float(config.rope_parameters["rope_theta"]))
-    return _Rope(
-        key_cos=g.weight(cos[:, None, :]),
-        key_sin=g.weight(sin[:, None, :]),
-        query_cos=g.weight(cos.T),
-        query_sin=g.weight(sin.T),
-    )
+    cos, sin = axial_rope(config.feature_size, _head_dim(config), float(config.rope_parameters["rope_theta"]))
+    return _Rope(g.weight(cos.T), g.weight(sin.T))
 
 
 def _attention_dim(config: NetworkConfig) -> int:
@@ -122,89 +111,87 @@ def _layer(
 
 
 def _self_attention(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value, rope: _Rope) -> Value:
-    heads, side = config.memory_attention_num_attention_heads, config.feature_size
-    query = g.concat(*_rotated_query(g, config, weights, tokens, rope), axis=2)
-    key = g.concat(*_rotated_keys(g, config, weights, tokens, rope), axis=1)
-    value = g.reshape(g.linear(tokens, weights["v_proj.weight"], weights["v_proj.bias"]), -1, heads, _head_dim(config))
-    attended = g.attend_columns(query, key, g.transpose(value, 1, 0, 2), shape=AttentionShape(heads, side**2, side**2))
-    return _join_heads(g, config, weights, attended)
+    query = _rotated(g, config, g.linear(tokens, *_query_matrix(config, weights)), rope)
+    key = _rotated(g, config, g.linear(tokens, weights["k_proj.weight"], weights["k_proj.bias"]), rope)
+    return _attend(g, config, weights, query, key, tokens, keys=config.feature_size**2)
 
 
 def _cross_attention(
     g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value, memory: _Memory, rope: _Rope
 ) -> Value:
-    """Attention to the memory; its values are the M-wide tokens themselves, projected afterwards.
+    """Attention to the memory.
 
-    The rows of attention sum to one, so projecting the average is the same as averaging the projections,
-    at a quarter of the work in SAM 2. The key mask is one more channel: the query's is 1, the key's the
-    penalty, and the product adds it to the score.
+    The key mask is one more channel, which is not rotated: the query's is 1, the key's the penalty, and the
+    product adds it to the score.
     """
-    heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
     channels = _mask_channels(g)
-    ones = g.weight(np.ones((heads, config.feature_size**2, channels), np.float32))
-    query = g.concat(*_rotated_query(g, config, weights, tokens, rope), ones, axis=2)
-    spatial = _rotated_keys(g, config, weights, memory.spatial_keys, rope)
-    pointers = _key_halves(g, config, weights, memory.pointer_keys)  # pointers have no place: not rotated
-    halves = [g.concat(turned, still, axis=2) for turned, still in zip(spatial, pointers, strict=True)]
-    shape = AttentionShape(heads, config.feature_size**2, config.memory_rows)
-    attended = g.attend_columns(query, g.concat(*halves, memory.mask, axis=1), memory.values, shape=shape)
-    matrix = weights["v_proj.weight"].reshape(heads, head_dim, -1).transpose(0, 2, 1)
-    projected = g.matmul(attended, g.weight(matrix))
-    projected = g.add(projected, g.weight(weights["v_proj.bias"].reshape(heads, 1, head_dim)))
-    return _join_heads(g, config, weights, projected)
+    query = _rotated(g, config, g.linear(tokens, *_query_matrix(config, weights, channels)), rope, channels)
+    matrix, bias = _key_matrix(config, weights, channels)
+    spatial = _rotated(g, config, g.linear(memory.spatial_keys, matrix, bias), rope, channels)
+    pointers = g.linear(memory.pointer_keys, matrix, bias)  # pointers have no place: not rotated
+    heads, width = config.memory_attention_num_attention_heads, _head_dim(config) + channels
+    key = g.concat(spatial, g.reshape(pointers, -1, heads, width), axis=0)
+    return _attend(g, config, weights, query, key, memory.values, keys=config.memory_rows)
 
 
-# -- rotary encoding ----------------------------------------------------------------------------------------
-
-
-def _halves(array: Weight) -> tuple[Weight, Weight]:
-    """Rows of the first and of the second channel of each rotated pair.
-
-    The reference interleaves the pairs. Scores do not change when queries and keys have their channels
-    reordered alike, and halves need no interleaving.
-    """
-    return array[0::2], array[1::2]
-
-
-def _key_halves(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value) -> list[Value]:
-    """Keys not yet rotated, channels first: two of (heads, head_dim / 2, n)."""
-    heads = config.memory_attention_num_attention_heads
-    matrices, biases = (_halves(weights[f"k_proj.{name}"]) for name in ("weight", "bias"))
-    return [
-        g.reshape(g.linear_columns(tokens, matrix, bias), heads, _head_dim(config) // 2, -1)
-        for matrix, bias in zip(matrices, biases, strict=True)
-    ]
-
-
-def _rotated_keys(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value, rope: _Rope) -> list[Value]:
-    """Keys turned by their place in the map; every F^2 tokens are one map. Two of (heads, head_dim / 2, n)."""
-    heads, pairs = config.memory_attention_num_attention_heads, _head_dim(config) // 2
-    maps = [
-        g.reshape(half, heads, pairs, -1, config.feature_size**2) for half in _key_halves(g, config, weights, tokens)
-    ]
-    turned = _rotate(g, maps[0], maps[1], rope.key_cos, rope.key_sin)
-    return [g.reshape(half, heads, pairs, -1) for half in turned]
-
-
-def _rotated_query(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value, rope: _Rope) -> list[Value]:
-    """Queries, scaled and turned: two of (heads, F^2, head_dim / 2)."""
+def _query_matrix(config: NetworkConfig, weights: Weights, mask_channels: int = 0) -> tuple[Weight, Weight]:
+    """The projection of queries, scaled as the scores need it; mask channels are 1."""
     heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
-    matrices, biases = (_halves(weights[f"q_proj.{name}"]) for name in ("weight", "bias"))
-    halves = []
-    for matrix, bias in zip(matrices, biases, strict=True):
-        half = g.reshape(g.linear(tokens, matrix, bias), -1, heads, head_dim // 2)
-        halves.append(g.scale(g.transpose(half, 1, 0, 2), head_dim**-0.5))
-    return _rotate(g, halves[0], halves[1], rope.query_cos, rope.query_sin)
+    matrix, bias = (
+        weights[f"q_proj.{name}"].astype(np.float32).reshape(heads, head_dim, -1) * np.float32(head_dim**-0.5)
+        for name in ("weight", "bias")
+    )
+    more = ((0, 0), (0, mask_channels), (0, 0))
+    rows = heads * (head_dim + mask_channels)
+    return np.pad(matrix, more).reshape(rows, -1), np.pad(bias, more, constant_values=1).reshape(rows)
 
 
-def _rotate(g: GraphWriter, first: Value, second: Value, cos: Value, sin: Value) -> list[Value]:
-    return [
-        g.op("Sub", g.mul(first, cos), g.mul(second, sin)),
-        g.add(g.mul(second, cos), g.mul(first, sin)),
-    ]
+def _key_matrix(config: NetworkConfig, weights: Weights, mask_channels: int) -> tuple[Weight, Weight]:
+    """The projection of memory keys; mask channels pass through to every head."""
+    heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
+    matrix, bias = (weights[f"k_proj.{name}"].reshape(heads, head_dim, -1) for name in ("weight", "bias"))
+    width = head_dim + mask_channels
+    matrix = np.pad(matrix, ((0, 0), (0, mask_channels), (0, mask_channels)))
+    matrix[:, head_dim:, config.memory_size :] = np.eye(mask_channels, dtype=matrix.dtype)
+    return matrix.reshape(heads * width, -1), np.pad(bias, ((0, 0), (0, mask_channels), (0, 0))).reshape(-1)
 
 
-def _join_heads(g: GraphWriter, config: NetworkConfig, weights: Weights, attended: Value) -> Value:
-    """(heads, n, head_dim) -> (n, C) through the output projection."""
-    joined = g.reshape(g.transpose(attended, 1, 0, 2), -1, _attention_dim(config))
-    return g.linear(joined, weights["o_proj.weight"], weights["o_proj.bias"])
+def _rotated(
+    g: GraphWriter, config: NetworkConfig, tokens: Value, rope: _Rope, still_channels: int = 0
+) -> Value:
+    """Tokens turned by their place in the map, every F^2 of them one map: (n, heads, head_dim + still channels)."""
+    heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
+    width = head_dim + still_channels
+    maps = g.reshape(tokens, -1, config.feature_size**2, heads * width)
+    return g.reshape(g.rotary(maps, rope.cos, rope.sin, heads=heads, rotated=head_dim), -1, heads, width)
+
+
+def _attend(
+    g: GraphWriter, config: NetworkConfig, weights: Weights, query: Value, key: Value, tokens: Value, *, keys: int
+) -> Value:
+    """Attention whose values are the tokens (m, c) that the keys were made from, projected afterwards.
+
+    The rows of attention sum to one, so projecting the average is the same as averaging the projections, and
+    the value's projection and the output's become one: a quarter of the work in SAM 2's attention to the memory.
+
+    Args:
+        g: The graph.
+        config: Dimensions.
+        weights: Of the attention.
+        query: (F^2, heads, d), scaled.
+        key: (m, heads, d).
+        tokens: (m, c).
+        keys: m, at most.
+
+    Returns:
+        (F^2, C).
+    """
+    heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
+    shape = AttentionShape(heads, config.feature_size**2, keys)
+    attended = g.attend_columns(g.transpose(query, 1, 0, 2), g.transpose(key, 1, 2, 0), tokens, shape=shape)
+    output = weights["o_proj.weight"].astype(np.float64)
+    value = weights["v_proj.weight"].astype(np.float64).reshape(heads, head_dim, -1)
+    matrix = np.einsum("chd,hdm->chm", output.reshape(-1, heads, head_dim), value).reshape(len(output), -1)
+    bias = output @ weights["v_proj.bias"] + weights["o_proj.bias"]
+    joined = g.reshape(g.transpose(attended, 1, 0, 2), config.feature_size**2, matrix.shape[1])
+    return g.linear(joined, matrix.astype(np.float32), bias.astype(np.float32))

@@ -23,6 +23,7 @@ from sam2track.build.network import Weight
 from sam2track.errors import CheckpointError
 
 OPSET = 17
+RUNTIME_DOMAIN = "com.microsoft"  # ONNX Runtime's own operators
 IR_VERSION = 8
 
 Value: TypeAlias = str
@@ -234,6 +235,27 @@ class GraphWriter:
             raise CheckpointError(f"activation {name!r} is not supported; expected one of {sorted(activations)}")
         return activations[name](value)
 
+    def rotary(self, maps: Value, cos: Value, sin: Value, *, heads: int, rotated: int) -> Value:
+        """Rotary encoding of (maps, n, heads * width): in each head, neighbours of the first `rotated` channels turn.
+
+        One pass over the data with ONNX Runtime's own operator; written out it is six.
+
+        Args:
+            maps: Tokens; the rows of cos and sin are those of each map.
+            cos: (n, rotated / 2).
+            sin: (n, rotated / 2).
+            heads: How many.
+            rotated: Channels of a head that turn; the others stay as they are.
+        """
+        return self._node(
+            "RotaryEmbedding",
+            [maps, self.ints(0), cos, sin],
+            domain=RUNTIME_DOMAIN,
+            interleaved=1,
+            num_heads=heads,
+            rotary_embedding_dim=rotated,
+        )
+
     def attention(self, query: Value, key: Value, value: Value, *, scale: float, shape: AttentionShape) -> Value:
         """softmax(query @ key^T * scale) @ value, batched 3-D products.
 
@@ -287,7 +309,10 @@ class GraphWriter:
         graph = helper.make_graph(
             self._nodes, self.name, self._inputs, self._outputs, list(self._initializers.values())
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="sam2track")
+        domains = {"": OPSET, RUNTIME_DOMAIN: 1}
+        used = sorted({node.domain for node in self._nodes} | {""})
+        opsets = [helper.make_opsetid(domain, domains[domain]) for domain in used]
+        model = helper.make_model(graph, opset_imports=opsets, producer_name="sam2track")
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model, full_check=True)
         return model
