@@ -120,14 +120,13 @@ def _cross_attention(g: GraphWriter, weights: Weights, query: Value, key: Value,
         for name, tokens in (("q_proj", query), ("k_proj", key), ("v_proj", value))
     )
     attended = g.attention(
-        g.transpose(query, 1, 0, 2),
-        g.transpose(key, 1, 0, 2),
-        g.transpose(value, 1, 0, 2),
+        query,
+        key,
+        value,
         scale=head_dim**-0.5,
         shape=AttentionShape(heads, 1, 1),  # tokens are few: never worth splitting
     )
-    joined = g.reshape(g.transpose(attended, 1, 0, 2), -1, dim)
-    return g.linear(joined, weights["o_proj.weight"], weights["o_proj.bias"])
+    return g.linear(g.reshape(attended, -1, dim), weights["o_proj.weight"], weights["o_proj.bias"])
 
 
 def _mlp(g: GraphWriter, weights: Weights, tokens: Value, *, depth: int = 3) -> Value:

@@ -156,9 +156,7 @@ def _key_matrix(config: NetworkConfig, weights: Weights, mask_channels: int) -> 
     return matrix.reshape(heads * width, -1), np.pad(bias, ((0, 0), (0, mask_channels), (0, 0))).reshape(-1)
 
 
-def _rotated(
-    g: GraphWriter, config: NetworkConfig, tokens: Value, rope: _Rope, still_channels: int = 0
-) -> Value:
+def _rotated(g: GraphWriter, config: NetworkConfig, tokens: Value, rope: _Rope, still_channels: int = 0) -> Value:
     """Tokens turned by their place in the map, every F^2 of them one map: (n, heads, head_dim + still channels)."""
     heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
     width = head_dim + still_channels
@@ -187,11 +185,12 @@ def _attend(
         (F^2, C).
     """
     heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
+    channels = weights["v_proj.weight"].shape[1]
     shape = AttentionShape(heads, config.feature_size**2, keys)
-    attended = g.attend_columns(g.transpose(query, 1, 0, 2), g.transpose(key, 1, 2, 0), tokens, shape=shape)
+    attended = g.attention(query, key, g.reshape(tokens, -1, 1, channels), shape=shape)
     output = weights["o_proj.weight"].astype(np.float64)
     value = weights["v_proj.weight"].astype(np.float64).reshape(heads, head_dim, -1)
-    matrix = np.einsum("chd,hdm->chm", output.reshape(-1, heads, head_dim), value).reshape(len(output), -1)
+    matrix = np.einsum("chd,hdm->chm", output.reshape(-1, heads, head_dim), value)
     bias = output @ weights["v_proj.bias"] + weights["o_proj.bias"]
-    joined = g.reshape(g.transpose(attended, 1, 0, 2), config.feature_size**2, matrix.shape[1])
-    return g.linear(joined, matrix.astype(np.float32), bias.astype(np.float32))
+    joined = g.reshape(attended, config.feature_size**2, heads * channels)
+    return g.linear(joined, matrix.reshape(len(output), -1).astype(np.float32), bias.astype(np.float32))

@@ -1,7 +1,7 @@
 """The vision encoder: Hiera backbone, feature pyramid, and the decoder's two 1x1 skip convolutions.
 
 Tokens are (height * width, channels) from the patch embedding to the last block, so that every linear
-layer is one matrix product; windows exist only around the attention itself.
+layer is one matrix product; they stand in the order of the windows (see `token_order`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import onnx
 
 from sam2track.build.network import HieraConfig, NetworkConfig, Weight, Weights
 from sam2track.build.position import bicubic_resize, sine_grid
+from sam2track.build.token_order import TokenOrder, Windows, reorder
 from sam2track.build.writer import AttentionShape, GraphWriter, Precision, Value, pointwise
 
 
@@ -87,15 +88,19 @@ def _skip_features(g: GraphWriter, weights: Weights, tokens: Value, *, level: in
 
 
 def _backbone(g: GraphWriter, config: HieraConfig, weights: Weights, pixels: Value, size: int) -> list[Value]:
-    """The tokens at the end of each stage."""
-    side = size // config.patch_stride[0]
-    tokens = _patch_embedding(g, config, weights, pixels, side)
+    """The tokens at the end of each stage, in the map's order."""
+    order = TokenOrder(size // config.patch_stride[0], config.window_size_per_stage[0])
+    tokens = _patch_embedding(g, config, weights, pixels, order)
     stages = []
     for block in _blocks(config):
-        tokens = _block(g, config, weights.within(f"blocks.{block.index}"), block, tokens, side)
-        side = side // 2 if block.pools else side
+        # Global attention takes any order, but pooling needs one whose windows have an even side.
+        window = block.window or (order.side if block.pools else order.window)
+        tokens = reorder(g, tokens, order, TokenOrder(order.side, window))
+        order = TokenOrder(order.side, window)
+        tokens = _block(g, config, weights.within(f"blocks.{block.index}"), block, tokens, order)
+        order = order.halved() if block.pools else order
         if block.last_of_stage:
-            stages.append(tokens)
+            stages.append(reorder(g, tokens, order, TokenOrder(order.side, order.side)))
     return stages
 
 
@@ -119,7 +124,8 @@ def _blocks(config: HieraConfig) -> list[_Block]:
     return blocks
 
 
-def _patch_embedding(g: GraphWriter, config: HieraConfig, weights: Weights, pixels: Value, side: int) -> Value:
+def _patch_embedding(g: GraphWriter, config: HieraConfig, weights: Weights, pixels: Value, order: TokenOrder) -> Value:
+    side = order.side
     patches = weights.within("patch_embed.projection")
     pad = [*config.patch_padding, *config.patch_padding]
     embedded = g.conv(pixels, patches["weight"], patches["bias"], strides=list(config.patch_stride), pads=pad)
@@ -129,18 +135,21 @@ def _patch_embedding(g: GraphWriter, config: HieraConfig, weights: Weights, pixe
     window = weights["pos_embed_window"][0].astype(np.float32)
     tiled = np.tile(window, (1, side // window.shape[1], side // window.shape[2]))
     position = (coarse + tiled).reshape(config.hidden_size, side * side).T
-    return g.add(tokens, g.weight(position))
+    tokens = reorder(g, tokens, TokenOrder(side, side), order)
+    return g.add(tokens, g.weight(position[order.places()]))
 
 
-def _block(g: GraphWriter, config: HieraConfig, weights: Weights, block: _Block, tokens: Value, side: int) -> Value:
+def _block(
+    g: GraphWriter, config: HieraConfig, weights: Weights, block: _Block, tokens: Value, order: TokenOrder
+) -> Value:
     """One multi-scale block: (side * side, dim) -> (side * side or a quarter, dim_out)."""
     normed = g.layer_norm(tokens, weights["layer_norm1.weight"], weights["layer_norm1.bias"], eps=config.layer_norm_eps)
     residual = tokens
     if "proj.weight" in weights:
         residual = g.linear(normed, weights["proj.weight"], weights["proj.bias"])
-        residual = _pool(g, residual, side, side, weights["proj.weight"].shape[0]) if block.pools else residual
+        residual = _pool(g, residual, order, weights["proj.weight"].shape[0]) if block.pools else residual
     heads = config.num_attention_heads_per_stage[block.stage]
-    attended = _attention(g, weights.within("attn"), normed, side, block, heads)
+    attended = _attention(g, weights.within("attn"), normed, order, block, heads)
     tokens = g.add(residual, attended)
     normed = g.layer_norm(tokens, weights["layer_norm2.weight"], weights["layer_norm2.bias"], eps=config.layer_norm_eps)
     mlp = weights.within("mlp")
@@ -149,84 +158,53 @@ def _block(g: GraphWriter, config: HieraConfig, weights: Weights, block: _Block,
         expanded = g.activation(config.hidden_act, g.linear(part, mlp["proj_in.weight"], mlp["proj_in.bias"]))
         return g.linear(expanded, mlp["proj_out.weight"], mlp["proj_out.bias"])
 
-    rows = (side // 2 if block.pools else side) ** 2
+    rows = (order.halved() if block.pools else order).side ** 2
     return g.add(tokens, g.in_blocks(normed, rows, rows * mlp["proj_in.weight"].shape[0], feed_forward))
 
 
-def _attention(g: GraphWriter, weights: Weights, tokens: Value, side: int, block: _Block, heads: int) -> Value:
+def _attention(g: GraphWriter, weights: Weights, tokens: Value, order: TokenOrder, block: _Block, heads: int) -> Value:
     """Attention within windows, or over the whole map; the queries of a pooling block are pooled 2x2.
 
     Keys and values need no bias: a key's shifts all scores of a query alike, and a value's passes through,
     because the weights of an attention sum to one. So padding, which the reference adds before projecting and
-    which thus becomes the bias, is plain zeros here, added after the product with less to multiply.
+    which thus becomes the bias, is plain zeros here, and the value's bias is added by the output projection.
     """
-    dim = weights["proj.weight"].shape[0]
+    output, dim = weights["proj.weight"], len(weights["proj.weight"])
     matrices, biases = np.split(weights["qkv.weight"], 3), np.split(weights["qkv.bias"], 3)
-    window, halving = block.window, 2 if block.pools else 1
-    windows = (-(-side // window)) ** 2 if window else 1
-    padded = window > 0 and side % window > 0
-    if window and not padded:
-        tokens = g.reshape(_to_windows(g, tokens, side, window, matrices[0].shape[1]), windows * window**2, -1)
-    parts = [g.linear(tokens, matrix, None if index or padded else biases[0]) for index, matrix in enumerate(matrices)]
-    if block.pools:  # a maximum commutes with a bias
-        rows, width = (windows * window, window) if window and not padded else (side, side)
-        parts[0] = _pool(g, parts[0], rows, width, dim)
-    if padded:
-        query = _to_windows(g, parts[0], side // halving, window // halving, dim)
-        keys, values = (_to_windows(g, part, side, window, dim) for part in parts[1:])
-        parts = [g.add(query, g.weight(biases[0])), keys, values]
+    bias = output.astype(np.float64) @ biases[2] + weights["proj.bias"]
+    query, key, value = g.linear(tokens, matrices[0], biases[0]), g.linear(tokens, matrices[1]), tokens
+    if heads == 1 and matrices[2].shape == output.shape:  # the value's projection and the output's become one
+        output = (output.astype(np.float64) @ matrices[2]).astype(np.float32)
     else:
-        parts = [g.reshape(part, windows, -1, dim) for part in parts]
-    length = window or side
-    shape = AttentionShape(windows * heads, queries=(length // halving) ** 2, keys=length**2)
-    attended = _multi_head(g, parts, dim, heads, shape)
-    if window:
-        attended = _from_windows(g, attended, side // halving, window // halving, dim)
-    else:
-        attended = g.reshape(attended, (side // halving) ** 2, dim)
-    matrix = weights["proj.weight"].astype(np.float64)
-    bias = (matrix @ biases[2] + weights["proj.bias"]).astype(np.float32)
-    return g.linear(attended, weights["proj.weight"], bias)
+        value = g.linear(tokens, matrices[2])
+    query = _pool(g, query, order, dim) if block.pools else query
+    spans = order.windows() if block.window else [Windows(1, order.side, order.side)]
+    sizes = [span.tokens for span in spans]
+    queries = g.split(query, [size // 4 for size in sizes] if block.pools else sizes)
+    shared = zip(queries, g.split(key, sizes), g.split(value, sizes), spans, strict=True)
+    attended = [_window_attention(g, block, parts, span, heads, dim) for *parts, span in shared]
+    return g.linear(g.concat(*attended, axis=0), output, bias.astype(np.float32))
 
 
-def _multi_head(g: GraphWriter, parts: list[Value], dim: int, heads: int, shape: AttentionShape) -> Value:
-    """Query, key and value, (windows, n, dim) each -> (windows, n of the query, dim); heads join the batch."""
-    head_dim, windows = dim // heads, shape.batch // heads
-    if heads == 1:
-        return g.attention(parts[0], parts[1], parts[2], scale=head_dim**-0.5, shape=shape)
-    query, key, value = (
-        g.reshape(g.transpose(g.reshape(part, windows, -1, heads, head_dim), 0, 2, 1, 3), shape.batch, -1, head_dim)
-        for part in parts
-    )
-    attended = g.attention(query, key, value, scale=head_dim**-0.5, shape=shape)
-    joined = g.transpose(g.reshape(attended, windows, heads, -1, head_dim), 0, 2, 1, 3)
-    return g.reshape(joined, windows, -1, dim)
+def _window_attention(g: GraphWriter, block: _Block, parts: list[Value], span: Windows, heads: int, dim: int) -> Value:
+    """Attention in each of some windows; zeros fill them up to as many keys as a whole window has."""
+    batch, head_dim, places = span.count * heads, dim // heads, span.height * span.width
+    length = block.window**2 or places
+    query, key, value = (g.reshape(part, -1, batch, head_dim) for part in parts)
+    if places < length:
+        padding = g.weight(np.zeros((length - places, batch, head_dim), np.float32))
+        key, value = (g.concat(part, padding, axis=0) for part in (key, value))
+    shape = AttentionShape(batch, queries=places // 4 if block.pools else places, keys=length)
+    return g.reshape(g.attention(query, key, value, scale=head_dim**-0.5, shape=shape), -1, dim)
 
 
-def _pool(g: GraphWriter, tokens: Value, rows: int, width: int, dim: int) -> Value:
-    """2x2 maximum over a map, or over windows below each other: (rows * width, dim) -> a quarter of the rows."""
-    halved = g.op("ReduceMax", g.reshape(tokens, rows // 2, 2, width * dim), axes=[1], keepdims=0)
-    return g.op("ReduceMax", g.reshape(halved, rows * width // 4, 2, dim), axes=[1], keepdims=0)
-
-
-def _to_windows(g: GraphWriter, tokens: Value, side: int, window: int, dim: int) -> Value:
-    """(side * side, dim) -> (windows, window * window, dim); the last windows are filled with zeros."""
-    count = -(-side // window)
-    padding = count * window - side
-    if padding:
-        grid = g.reshape(tokens, side, side, dim)
-        tokens = g.op("Pad", grid, g.ints(0, 0, 0, padding, padding, 0))
-    # Four axes are enough: a window's row is contiguous.
-    rows = g.reshape(tokens, count, window, count, window * dim)
-    return g.reshape(g.transpose(rows, 0, 2, 1, 3), count**2, window**2, dim)
-
-
-def _from_windows(g: GraphWriter, windows: Value, side: int, window: int, dim: int) -> Value:
-    """The inverse of `_to_windows`: (windows, window * window, dim) -> (side * side, dim)."""
-    count = -(-side // window)
-    padded = count * window
-    rows = g.transpose(g.reshape(windows, count, count, window, window * dim), 0, 2, 1, 3)
-    grid = g.reshape(rows, padded, padded, dim)
-    if padded > side:
-        grid = g.op("Slice", grid, g.ints(0, 0), g.ints(side, side), g.ints(0, 1))
-    return g.reshape(grid, side**2, dim)
+def _pool(g: GraphWriter, tokens: Value, order: TokenOrder, dim: int) -> Value:
+    """2x2 maximum: (side * side, dim) -> a quarter of the rows, in the order of the halved map."""
+    shapes = order.windows()
+    pooled = []
+    for part, windows in zip(g.split(tokens, [windows.tokens for windows in shapes]), shapes, strict=True):
+        across = windows.count * dim
+        rows = g.reshape(part, windows.height // 2, 2, windows.width * across)
+        rows = g.reshape(g.op("ReduceMax", rows, axes=[1], keepdims=0), -1, 2, across)
+        pooled.append(g.reshape(g.op("ReduceMax", rows, axes=[1], keepdims=0), windows.tokens // 4, dim))
+    return g.concat(*pooled, axis=0)

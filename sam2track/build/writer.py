@@ -148,11 +148,13 @@ class GraphWriter:
             self._casts[value, dtype] = self._node("Cast", [value], to=dtype)
         return self._casts[value, dtype]
 
-    def split(self, value: Value, parts: int, *, axis: int) -> list[Value]:
-        """Equal parts along an axis."""
+    def split(self, value: Value, sizes: Sequence[int], *, axis: int = 0) -> list[Value]:
+        """Parts of these sizes along an axis."""
+        if len(sizes) == 1:
+            return [value]
         name = f"split_{len(self._nodes)}"
-        outputs = [f"{name}_{part}" for part in range(parts)]
-        self._nodes.append(helper.make_node("Split", [value], outputs, name=name, axis=axis))
+        outputs = [f"{name}_{part}" for part in range(len(sizes))]
+        self._nodes.append(helper.make_node("Split", [value, self.ints(*sizes)], outputs, name=name, axis=axis))
         return outputs
 
     def add(self, left: Value, right: Value) -> Value:
@@ -184,6 +186,8 @@ class GraphWriter:
 
     def concat(self, *values: Value, axis: int) -> Value:
         """Concatenation along an axis."""
+        if len(values) == 1:
+            return values[0]
         return self._node("Concat", values, axis=axis)
 
     def slice(self, value: Value, start: Value, end: Value, *, axis: int) -> Value:
@@ -256,51 +260,46 @@ class GraphWriter:
             rotary_embedding_dim=rotated,
         )
 
-    def attention(self, query: Value, key: Value, value: Value, *, scale: float, shape: AttentionShape) -> Value:
-        """softmax(query @ key^T * scale) @ value, batched 3-D products.
-
-        Args:
-            query: (batch, n, d).
-            key: (batch, m, d).
-            value: (batch, m, v).
-            scale: Usually d ** -0.5.
-            shape: batch, n and m, to keep the scores small.
-
-        Returns:
-            (batch, n, v).
-        """
-        # ONNX Runtime takes the transpose and the scale into the product.
-        return self.attend_columns(self.scale(query, scale), self.transpose(key, 0, 2, 1), value, shape=shape)
-
-    def attend_columns(self, query: Value, key_columns: Value, value: Value, *, shape: AttentionShape) -> Value:
-        """`attention` for a query that is scaled and keys (batch, d, m) that are transposed already.
+    def attention(
+        self, query: Value, key: Value, value: Value, *, shape: AttentionShape, scale: float | None = None
+    ) -> Value:
+        """softmax(query @ key^T * scale) @ value; ONNX Runtime takes transposes and scale into the products.
 
         The queries are taken in blocks: the scores of all at once would take 30 MB in memory attention at an
         input of 512, and 470 MB at 1024.
+
+        Args:
+            query: (n, batch, d).
+            key: (m, batch, d).
+            value: (m, batch, v), or (m, 1, v) for all.
+            shape: batch, n and m, to keep the scores small.
+            scale: Usually d ** -0.5; none if the query is scaled already.
+
+        Returns:
+            (n, batch, v).
         """
-        size = shape.batch * shape.queries * shape.keys
-        return self.in_blocks(query, shape.queries, size, lambda part: self._attend(part, key_columns, value), axis=1)
+        columns, values = self.transpose(key, 1, 2, 0), self.transpose(value, 1, 0, 2)
 
-    def _attend(self, query: Value, key_columns: Value, value: Value) -> Value:
-        return self.matmul(self._node("Softmax", [self.matmul(query, key_columns)], axis=-1), value)
+        def attend(part: Value) -> Value:
+            part = self.transpose(part, 1, 0, 2)
+            scores = self.matmul(part if scale is None else self.scale(part, scale), columns)
+            return self.transpose(self.matmul(self._node("Softmax", [scores], axis=-1), values), 1, 0, 2)
 
-    def in_blocks(
-        self, value: Value, rows: int, size: int, operation: Callable[[Value], Value], *, axis: int = 0
-    ) -> Value:
+        return self.in_blocks(query, shape.queries, shape.batch * shape.queries * shape.keys, attend)
+
+    def in_blocks(self, value: Value, rows: int, size: int, operation: Callable[[Value], Value]) -> Value:
         """An operation on each row alone, in as many equal blocks of rows as keep what is between in the cache.
 
         Args:
-            value: (rows, ...), or rows along `axis`.
+            value: (rows, ...).
             rows: How many.
             size: Numbers that the operation holds between for all rows.
-            operation: One block to its result, with the rows along the same axis.
-            axis: Of the rows.
+            operation: One block to its result.
         """
         room = _BLOCK_BYTES[self.precision]
         blocks = next(n for n in range(1, rows + 1) if rows % n == 0 and (n == rows or 4 * size / n <= room))
-        if blocks == 1:
-            return operation(value)
-        return self.concat(*(operation(part) for part in self.split(value, blocks, axis=axis)), axis=axis)
+        parts = self.split(value, [rows // blocks] * blocks)
+        return self.concat(*(operation(part) for part in parts), axis=0)
 
     # -- the finished graph -----------------------------------------------------------------------------
 
