@@ -157,11 +157,18 @@ def _key_matrix(config: NetworkConfig, weights: Weights, mask_channels: int) -> 
 
 
 def _rotated(g: GraphWriter, config: NetworkConfig, tokens: Value, rope: _Rope, still_channels: int = 0) -> Value:
-    """Tokens turned by their place in the map, every F^2 of them one map: (n, heads, head_dim + still channels)."""
+    """Tokens turned by their place in the map, every F^2 of them one map: (n, heads, head_dim + still channels).
+
+    One pass over the data with ONNX Runtime's own operator; written out it is six.
+    """
     heads, head_dim = config.memory_attention_num_attention_heads, _head_dim(config)
-    width = head_dim + still_channels
-    maps = g.reshape(tokens, -1, config.feature_size**2, heads * width)
-    return g.reshape(g.rotary(maps, rope.cos, rope.sin, heads=heads, rotated=head_dim), -1, heads, width)
+    places, width = config.feature_size**2, head_dim + still_channels
+    maps = g.reshape(tokens, -1, places, heads * width)
+    turned = g.runtime_op(
+        "RotaryEmbedding", maps, g.ints(0), rope.cos, rope.sin, shape=[None, places, heads * width],
+        interleaved=1, num_heads=heads, rotary_embedding_dim=head_dim,
+    )  # fmt: skip
+    return g.reshape(turned, -1, heads, width)
 
 
 def _attend(

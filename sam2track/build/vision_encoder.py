@@ -192,8 +192,7 @@ def _window_attention(g: GraphWriter, block: _Block, parts: list[Value], span: W
     length = block.window**2 or places
     query, key, value = (g.reshape(part, -1, batch, head_dim) for part in parts)
     if places < length:
-        padding = g.weight(np.zeros((length - places, batch, head_dim), np.float32))
-        key, value = (g.concat(part, padding, axis=0) for part in (key, value))
+        key, value = (g.op("Pad", part, g.ints(0, 0, 0, length - places, 0, 0)) for part in (key, value))
     shape = AttentionShape(batch, queries=places // 4 if block.pools else places, keys=length)
     return g.reshape(g.attention(query, key, value, scale=head_dim**-0.5, shape=shape), -1, dim)
 

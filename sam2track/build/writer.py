@@ -2,8 +2,8 @@
 
 `GraphWriter` holds what every graph of the bundle has in common: the precision, float32 at the border,
 constants stored once, names in order of writing (so that building twice gives the same bytes). Values are
-the names of ONNX tensors. Opset 17: everything used here has kernels in ONNX Runtime's CPU, CUDA and
-WebGPU providers.
+the names of ONNX tensors. Opset 17, and one operator of ONNX Runtime's own: everything used here has kernels
+in its CPU, CUDA and WebGPU providers.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class GraphWriter:
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
         self._initializers: dict[str, onnx.TensorProto] = {}
+        self._known: list[onnx.ValueInfoProto] = []
         self._casts: dict[tuple[Value, int], Value] = {}
 
     # -- border ---------------------------------------------------------------------------------------
@@ -141,6 +142,12 @@ class GraphWriter:
     def op(self, op_type: str, *inputs: Value, **attributes: Any) -> Value:
         """Any operator with one output."""
         return self._node(op_type, inputs, **attributes)
+
+    def runtime_op(self, op_type: str, *inputs: Value, shape: Sequence[int | None], **attributes: Any) -> Value:
+        """An operator of ONNX Runtime's own; ONNX does not know the shape of its result, `shape` says it."""
+        result = self._node(op_type, inputs, domain=RUNTIME_DOMAIN, **attributes)
+        self._known.append(helper.make_tensor_value_info(result, self._compute_type, shape))
+        return result
 
     def _cast(self, value: Value, dtype: int) -> Value:
         """Casts are remembered, so that a value is cast to a type once."""
@@ -239,27 +246,6 @@ class GraphWriter:
             raise CheckpointError(f"activation {name!r} is not supported; expected one of {sorted(activations)}")
         return activations[name](value)
 
-    def rotary(self, maps: Value, cos: Value, sin: Value, *, heads: int, rotated: int) -> Value:
-        """Rotary encoding of (maps, n, heads * width): in each head, neighbours of the first `rotated` channels turn.
-
-        One pass over the data with ONNX Runtime's own operator; written out it is six.
-
-        Args:
-            maps: Tokens; the rows of cos and sin are those of each map.
-            cos: (n, rotated / 2).
-            sin: (n, rotated / 2).
-            heads: How many.
-            rotated: Channels of a head that turn; the others stay as they are.
-        """
-        return self._node(
-            "RotaryEmbedding",
-            [maps, self.ints(0), cos, sin],
-            domain=RUNTIME_DOMAIN,
-            interleaved=1,
-            num_heads=heads,
-            rotary_embedding_dim=rotated,
-        )
-
     def attention(
         self, query: Value, key: Value, value: Value, *, shape: AttentionShape, scale: float | None = None
     ) -> Value:
@@ -305,12 +291,13 @@ class GraphWriter:
 
     def model(self) -> onnx.ModelProto:
         """The finished model, checked."""
+        constants = list(self._initializers.values())
         graph = helper.make_graph(
-            self._nodes, self.name, self._inputs, self._outputs, list(self._initializers.values())
+            self._nodes, self.name, self._inputs, self._outputs, constants, value_info=self._known
         )
-        domains = {"": OPSET, RUNTIME_DOMAIN: 1}
-        used = sorted({node.domain for node in self._nodes} | {""})
-        opsets = [helper.make_opsetid(domain, domains[domain]) for domain in used]
+        opsets = [helper.make_opsetid("", OPSET)]
+        if any(node.domain == RUNTIME_DOMAIN for node in self._nodes):
+            opsets.append(helper.make_opsetid(RUNTIME_DOMAIN, 1))
         model = helper.make_model(graph, opset_imports=opsets, producer_name="sam2track")
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model, full_check=True)
