@@ -74,6 +74,7 @@ class _SavedAnswer(_Part):
     points: tuple[tuple[FiniteFloat, FiniteFloat], ...]
     labels: tuple[Literal[0, 1, 2, 3], ...]
     has_mask: bool
+    is_correction: bool
 
 
 class _SavedObject(_Part):
@@ -173,6 +174,7 @@ def _saved_object(object_id: ObjectId, track: ObjectTrack, state: ObjectState) -
             points=tuple((float(x), float(y)) for x, y in answer.prompt.points),
             labels=tuple(answer.prompt.labels.tolist()),
             has_mask=answer.prompt.mask is not None,
+            is_correction=answer.is_correction,
         )
         for idx, answers_there in track.answers.items()
         for answer in answers_there
@@ -244,7 +246,7 @@ def _restored(saved: _SavedObject, arrays: _Arrays) -> RestoredObject:
             for name in ("mask_logits", "predicted_iou", "object_score", "object_pointer")
         )
         outcome = MaskOutcome(logits, float(iou), float(score))
-        answers.setdefault(answer.frame_idx, []).append(Answer(prompt, outcome, pointer))
+        answers.setdefault(answer.frame_idx, []).append(Answer(prompt, outcome, pointer, answer.is_correction))
     tracked = {
         int(idx): bool(direction == _BACKWARD)
         for idx, direction in zip(arrays["frame_idx"], arrays["tracked"], strict=True)

@@ -60,21 +60,20 @@ class Answer:
         prompt: Everything said of it on this frame so far.
         outcome: The answer to that.
         object_pointer: (C,) float32.
+        is_correction: Whether the frame had been tracked, or passed over, before.
         high_res_logits: (1, 1, S, S) float32, while the memory of the frame is not encoded yet; they are large.
     """
 
     prompt: Prompt
     outcome: MaskOutcome
     object_pointer: FloatArray
+    is_correction: bool = False
     high_res_logits: FloatArray | None = None
 
     def prediction(self, image_size: int) -> MaskPrediction:
         """As the decoder gave it, for the memory encoder; high-res logits are low-res ones, resized."""
-        if self.high_res_logits is not None:
-            high_res = self.high_res_logits
-        elif self.prompt.mask is not None:
-            _, high_res = mask_prompt_output(self.prompt.mask)
-        else:
+        high_res = self.high_res_logits
+        if high_res is None:
             high_res = resize_logits(self.outcome.mask_logits, (image_size, image_size))[None, None]
         return MaskPrediction(self.outcome, high_res, self.object_pointer)
 
@@ -162,10 +161,14 @@ class ObjectTrack:
             prediction = self._segment(encoded, prompt, initial=reverse is None, reverse=bool(reverse))
         if not answers and (entry := self.bank.recent.get(idx)) is not None:
             self._tracked_before[idx] = entry
-        self.answers[idx] = [
-            *answers,
-            Answer(prompt, prediction.outcome, prediction.object_pointer, prediction.high_res_logits),
-        ]
+        answer = Answer(
+            prompt,
+            prediction.outcome,
+            prediction.object_pointer,
+            is_correction=reverse is not None,
+            high_res_logits=prediction.high_res_logits,
+        )
+        self.answers[idx] = [*answers, answer]
         self._waiting = _Waiting(encoded, prediction)
         return prediction.outcome
 
@@ -227,6 +230,8 @@ class ObjectTrack:
     def pass_over(self, frame_idx: int, *, reverse: bool) -> None:
         """A prompted frame was reached: from now on a prompt on it is a correction."""
         self.tracked.note(frame_idx, reverse=reverse)
+        if not self._options.keep_corrections:
+            self.answers[frame_idx] = [answer for answer in self.answers[frame_idx] if not answer.is_correction]
 
     def track(self, encoded: EncodedFrame, *, reverse: bool) -> MaskOutcome:
         """The object on a frame without a prompt."""
@@ -283,8 +288,9 @@ class ObjectTrack:
         pointer = self._graphs.decode(
             features, features.feats2, NO_PROMPT, mask_prompt_input(prompt.mask, downsample)
         ).object_pointer
-        outcome, high_res_logits = mask_prompt_output(prompt.mask)
-        return MaskPrediction(outcome, high_res_logits, pointer)
+        outcome = mask_prompt_output(prompt.mask)
+        high_res = resize_logits(outcome.mask_logits, prompt.mask.shape)[None, None]
+        return MaskPrediction(outcome, high_res, pointer)
 
     def _remember(self, encoded: EncodedFrame, prediction: MaskPrediction, *, prompted: bool) -> None:
         """The memory sees the raw features, and a hard mask on prompted frames. Absent frames count too."""
@@ -295,7 +301,7 @@ class ObjectTrack:
         entry = MemoryEntry(idx, spatial, prediction.object_pointer, prediction.outcome)
         if not prompted:
             self.bank.remember(entry, conditioning=False)
-        elif self._options.keep_corrections or self.tracked.reverse_at(idx) is None or idx in self.bank.conditioning:
+        elif self._options.keep_corrections or self.tracked.reverse_at(idx) is None:
             self.bank.remember(entry, conditioning=True)
-        else:
+        elif idx not in self.bank.conditioning:  # officially a prompted frame keeps its first answer
             self.bank.put_back(entry)  # a correction that is in use until the frame is tracked again

@@ -118,9 +118,7 @@ def _numbers(values: npt.ArrayLike, name: str, expected: str) -> npt.NDArray[np.
 
 
 def _mask_prompt(mask: npt.ArrayLike, image_size: int) -> BoolArray:
-    """(S, S) bool; another size is averaged and cut at one half, as the reference does."""
-    import cv2
-
+    """(S, S) bool; another size is resized antialiased and cut at one half, as the reference does."""
     try:
         array = np.asarray(mask)
     except (TypeError, ValueError):
@@ -135,9 +133,8 @@ def _mask_prompt(mask: npt.ArrayLike, image_size: int) -> BoolArray:
     if not solid.any():
         raise PromptError("got an empty mask; expected at least one pixel of the object: True, 1 or 255")
     if solid.shape != (image_size, image_size):
-        shrinks = max(solid.shape) > image_size
-        interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-        solid = np.asarray(cv2.resize(solid, (image_size, image_size), interpolation=interpolation), np.float32)
+        rows, columns = (triangle_filter(length, image_size) for length in solid.shape)
+        solid = rows @ solid @ columns.T
     inside = solid >= 0.5
     if not inside.any():
         raise PromptError(
@@ -189,25 +186,25 @@ def mask_prompt_input(mask: BoolArray, downsample: MaskPromptDownsample) -> Floa
     return convolved
 
 
-def mask_prompt_output(mask: BoolArray) -> tuple[MaskOutcome, FloatArray]:
+def mask_prompt_output(mask: BoolArray) -> MaskOutcome:
     """A mask prompt as if the decoder had said it: logits of +-10, present, of perfect quality.
 
     Args:
         mask: (S, S) bool, not empty.
 
     Returns:
-        The outcome, with logits (S / 4, S / 4), and the logits (1, 1, S, S) for the memory encoder.
+        The outcome, with logits (S / 4, S / 4). As in the official predictor the memory is made from these,
+        not from the finer mask.
     """
     logits = np.where(mask, np.float32(MASK_LOGIT), np.float32(-MASK_LOGIT))
     shrink = triangle_filter(mask.shape[0], mask.shape[0] // 4)
-    outcome = MaskOutcome(shrink @ logits @ shrink.T, predicted_iou=1.0, object_score=MASK_LOGIT)
-    return outcome, logits[None, None]
+    return MaskOutcome(shrink @ logits @ shrink.T, predicted_iou=1.0, object_score=MASK_LOGIT)
 
 
 def triangle_filter(source: int, target: int) -> FloatArray:
-    """Antialiased linear shrinking of one axis, as torch and Pillow do it: (target, source) float32."""
+    """Antialiased linear resizing of one axis, as torch and Pillow do it: (target, source) float32."""
     scale = source / target
     centre = (np.arange(target) + 0.5) * scale
-    distance = np.abs(np.arange(source) + 0.5 - centre[:, None]) / scale
+    distance = np.abs(np.arange(source) + 0.5 - centre[:, None]) / max(scale, 1.0)
     weight = np.clip(1 - distance, 0, None)
     return np.asarray(weight / weight.sum(axis=1, keepdims=True), np.float32)

@@ -396,10 +396,8 @@ def test_previous_logits_are_clamped_to_32_on_both_sides() -> None:
 
 
 def test_mask_prompt_is_the_output_of_plus_and_minus_ten() -> None:
-    outcome, high_res = mask_prompt_output(rectangle())
-    assert high_res.shape == (1, 1, S, S)
-    assert high_res.dtype == outcome.mask_logits.dtype == np.float32
-    np.testing.assert_array_equal(high_res[0, 0], np.where(rectangle(), 10, -10))
+    outcome = mask_prompt_output(rectangle())
+    assert outcome.mask_logits.dtype == np.float32
     assert outcome.mask_logits.shape == (S // 4, S // 4)
     assert (outcome.object_score, outcome.predicted_iou) == (10, 1)
     assert outcome.mask_logits.max() == pytest.approx(10, abs=1e-5)
@@ -411,11 +409,28 @@ def test_mask_prompt_is_the_output_of_plus_and_minus_ten() -> None:
 def test_logits_of_a_mask_prompt_are_those_of_torch(size: int) -> None:
     torch = pytest.importorskip("torch")
     mask = np.random.default_rng(size).random((size, size)) < 0.4
-    outcome, high_res = mask_prompt_output(mask)
+    outcome = mask_prompt_output(mask)
+    logits = torch.from_numpy(np.where(mask, np.float32(10), np.float32(-10)))[None, None]
     expected = torch.nn.functional.interpolate(
-        torch.from_numpy(high_res), (size // 4, size // 4), mode="bilinear", antialias=True, align_corners=False
+        logits, (size // 4, size // 4), mode="bilinear", antialias=True, align_corners=False
     )
     np.testing.assert_allclose(outcome.mask_logits, expected[0, 0].numpy(), atol=2e-5)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("shape", [(480, 854), (40, 30), (24, 300), (64, 64)])
+def test_mask_of_another_size_is_resized_as_torch_does(shape: tuple[int, int]) -> None:
+    torch = pytest.importorskip("torch")
+    y, x = np.mgrid[: shape[0], : shape[1]]
+    mask = ((y / shape[0] - 0.5) ** 2 + (x / shape[1] - 0.4) ** 2 < 0.08) ^ ((x + y) % 17 == 0)
+    expected = torch.nn.functional.interpolate(
+        torch.from_numpy(mask.astype(np.float32))[None, None], (64, 64), mode="bilinear", antialias=True
+    )
+    found = make_prompt((480, 854), 64, mask=mask).mask
+    assert found is not None
+    unsure = np.abs(expected[0, 0].numpy() - 0.5) < 1e-5  # rounding decides
+    np.testing.assert_array_equal(found[~unsure], (expected[0, 0].numpy() >= 0.5)[~unsure])
+    assert unsure.mean() < 0.05
 
 
 @pytest.mark.torch
@@ -432,7 +447,7 @@ def test_decoder_s_mask_input_is_the_learned_convolution_of_torch() -> None:
     np.testing.assert_allclose(found, expected[0, 0].numpy(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("source", "target"), [(64, 16), (512, 128), (60, 7), (9, 9)])
+@pytest.mark.parametrize(("source", "target"), [(64, 16), (512, 128), (60, 7), (9, 9), (7, 60)])
 def test_triangle_filter_keeps_constants_and_is_symmetric(source: int, target: int) -> None:
     weight = triangle_filter(source, target)
     assert (weight.shape, weight.dtype) == ((target, source), np.float32)
