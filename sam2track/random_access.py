@@ -103,7 +103,11 @@ class FrameReader:
 
     def _ends_as_announced(self, index: FrameIndex) -> bool:
         """Whether the last group of pictures can be read, if it could be cut off without any other sign."""
-        if index.packets is None or not (index.packets.cut_unnoticed and index.packets.one_each):
+        if (
+            index.damage is not None
+            or index.packets is None
+            or not (index.packets.cut_unnoticed and index.packets.one_each)
+        ):
             return True
         if not index.entries:
             return False
@@ -196,6 +200,8 @@ def _checked(
                     continue
                 if frame_idx >= len(index.frame_pts) or frame.pts != index.frame_pts[frame_idx]:
                     raise _MismatchError
+                if frame_idx == entry.frame_idx and not frame.key_frame:
+                    raise _MismatchError  # the container marks as keyframe what is none
                 yield frame_idx, frame
                 frame_idx += 1
         except VideoDecodeError as error:

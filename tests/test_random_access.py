@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
@@ -467,14 +468,37 @@ def _while_good(frames: Iterable[VideoFrame]) -> Iterator[tuple[int, Any]]:
 def test_parameters_that_only_an_earlier_keyframe_brought(tmp_path: Path) -> None:
     """Behind a jump they would be missing, so such a keyframe is no entry point."""
     raw = media.make_video(tmp_path / "clip.h264", frames=30, options={**X264, "bf": "0"})
-    path = tmp_path / "clip.mkv"
+    path = tmp_path / "clip.ts"
     with av.open(str(raw)) as source, av.open(str(path), "w") as output:
         stream: Any = output.add_stream_from_template(source.streams.video[0])
         for number, packet in enumerate(source.demux(video=0)):
             if packet.size:
-                packet.pts = packet.dts = number
-                packet.time_base = Fraction(1, 25)
-                packet.stream = stream
-                output.mux(packet)
+                units = re.split(rb"\0?\0\0\x01", bytes(packet))[1:]
+                kept = [unit for unit in units if number == 0 or unit[0] & 31 not in (7, 8)]
+                bare = av.Packet(b"".join(b"\0\0\0\1" + unit for unit in kept))
+                bare.pts = bare.dts = number * 3600
+                bare.time_base = Fraction(1, 90000)
+                bare.is_keyframe = False  # so that the muxer does not put them back
+                bare.stream = stream
+                output.mux(bare)
     clip = open_video(path)
+    assert len(list(clip)) == 30
+    assert index_frames(path).entries == ()
     assert keys(clip.frames(22, 28)) == keys(clip)[22:28]
+
+
+@pytest.mark.parametrize("codec", ["mpeg4", "libvpx-vp9", "libsvtav1"])
+def test_keyframe_marks_that_are_wrong(tmp_path: Path, codec: str) -> None:
+    """Without its table of keyframes an MP4 says that every picture is one."""
+    if codec not in av.codecs_available:
+        pytest.skip(f"this PyAV has no {codec}")
+    path = media.make_video(tmp_path / "clip.mp4", frames=60, codec=codec, options={"g": "20"})
+    data = path.read_bytes()
+    assert data.count(b"stss") == 1
+    path.write_bytes(data.replace(b"stss", b"free"))
+    if codec == "mpeg4":  # the other marks FFmpeg reads from the packets
+        assert len(index_frames(path).entries) > 40
+    clip = open_video(path)
+    linear = keys(clip)
+    assert keys(clip.frames(35, 45)) == linear[35:45]
+    assert keys(clip.frames(50, reverse=True)) == linear[50:][::-1]
