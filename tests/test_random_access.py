@@ -59,6 +59,20 @@ def joined(path: Path) -> None:
     path.write_bytes(clip + clip)
 
 
+def overlapping(path: Path) -> None:
+    """As `joined`, but no time comes twice, and the packets' counters run on, so that nothing gives the seam away."""
+    clip = media.make_video(path.with_name("source.ts"), frames=FRAMES, options=OPEN_GOP)
+    later = path.with_name("later.ts")
+    media.ffmpeg("-i", clip, "-c", "copy", "-output_ts_offset", "1.013", "-muxdelay", "0", "-muxpreload", "0", later)
+    data = bytearray(clip.read_bytes() + later.read_bytes())
+    counters: dict[int, int] = {}
+    for at in range(0, len(data), 188):
+        pid = int.from_bytes(data[at + 1 : at + 3], "big") & 0x1FFF
+        counters[pid] = counters.get(pid, -1) + (data[at + 3] >> 4 & 1)  # only packets with content count
+        data[at + 3] = data[at + 3] & 0xF0 | counters[pid] & 0xF
+    path.write_bytes(data)
+
+
 def generated(*arguments: str, passes: bool = False) -> Callable[[Path], object]:
     def make(path: Path) -> None:
         source = ("-f", "lavfi", "-i", f"testsrc2=s=96x64:r=25:d={FRAMES / 25}")
@@ -117,6 +131,7 @@ ONLY_FROM_START: dict[str, Callable[[Path], object]] = {
     "repeats.ogv": generated("-c:v", "libtheora", "-g", "10"),
     "palette.avi": generated("-c:v", "rawvideo", "-pix_fmt", "pal8"),
     "joined.ts": joined,
+    "overlapping.ts": overlapping,
 }
 
 
@@ -144,6 +159,7 @@ def test_every_way_of_reading_gives_the_same_frames(tmp_path: Path, name: str) -
     assert keys(clip.frames(reverse=True)) == linear[::-1]
     assert keys([clip.frame(count - 1)]) == linear[-1:]
     assert keys(clip.frames(count - 3)) == linear[-3:]
+    assert clip._reader.index.entries == entries  # else the index was found wrong, and all was read from the start
 
 
 @pytest.mark.parametrize("name", ["h264-open-gop.mp4", "h264-open-gop.ts", "vp8-hidden-pictures.webm", "edit-list.mp4"])
@@ -338,6 +354,27 @@ def test_a_wrong_index_is_found_out_and_given_up(
     assert keys(clip.frames(42, 55)) == linear[42:55]
     assert keys(clip.frames(41, 47)) == linear[41:47]
     assert keys(clip.frames(20, 40, reverse=True)) == linear[20:40][::-1]
+
+
+def test_an_error_from_a_picture_whose_references_lie_before_the_entry_point_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = media.make_video(tmp_path / "clip.mp4", frames=60, options=OPEN_GOP)
+    linear = keys(open_video(path))
+    original = random_access.pictures_of
+    first: list[int] = []
+    failed = []
+
+    def failing(packet: Any, source: Path, frame_idx: int) -> Any:
+        first.append(packet.pts)
+        if packet.pts is not None and packet.pts < first[0]:
+            failed.append(frame_idx)
+            raise VideoDecodeError("references are missing", frame_idx=frame_idx)
+        return original(packet, source, frame_idx)
+
+    monkeypatch.setattr(random_access, "pictures_of", failing)
+    assert keys(open_video(path).frames(42, 47)) == linear[42:47]
+    assert failed
 
 
 def test_numbers_that_turn_out_wrong_after_the_first_frames_are_an_error(

@@ -20,6 +20,8 @@ import numpy as np
 import psutil
 import pytest
 
+from sam2track import stream as stream_module
+from sam2track.decoding import damaged
 from sam2track.errors import VideoDecodeError, VideoError
 from sam2track.stream import is_stream, open_stream
 from sam2track.types import VideoFrame
@@ -258,6 +260,28 @@ def test_joining_in_the_middle_of_a_group_of_pictures(tmp_path: Path, cut: float
     assert numbers == list(range(numbers[0], 60))
     assert numbers[0] % 10 == 0
     assert numbers[0] > 10
+
+
+def test_what_cannot_be_decoded_before_the_first_frame_is_passed_over(
+    clip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = stream_module.pictures_of
+    packets = []
+
+    def failing(packet: Any, source: str, frame_idx: int) -> Any:
+        packets.append(packet.size)
+        if len(packets) <= 10 or len(packets) == 40:
+            raise damaged(source, frame_idx, "made to fail")
+        return original(packet, source, frame_idx)
+
+    monkeypatch.setattr(stream_module, "pictures_of", failing)
+    with served(lambda out: out.write(clip.read_bytes())) as url, open_stream(url) as stream:
+        numbers = []
+        with pytest.raises(VideoDecodeError, match="made to fail"):
+            for frame in stream:
+                numbers.append(media.read_number(frame.rgb))
+    assert numbers == list(range(10, 10 + len(numbers)))
+    assert len(numbers) > 20
 
 
 SECRET = "top/secret?p@ss"
