@@ -25,7 +25,7 @@ from sam2track.video import open_video
 
 FRAMES = 50
 X264 = {"g": "10", "bf": "3", "preset": "veryfast"}
-OPEN_GOP = {**X264, "x264-params": "open-gop=1"}
+OPEN_GOP = {**X264, "x264-params": "open-gop=1:b-adapt=0:scenecut=0"}
 X265 = {"preset": "ultrafast", "x265-params": "keyint=10:bframes=3:open-gop=1:log-level=none:pools=1"}
 
 
@@ -160,6 +160,19 @@ def test_every_way_of_reading_gives_the_same_frames(tmp_path: Path, name: str) -
     assert keys([clip.frame(count - 1)]) == linear[-1:]
     assert keys(clip.frames(count - 3)) == linear[-3:]
     assert clip._reader.index.entries == entries  # else the index was found wrong, and all was read from the start
+
+
+@pytest.mark.parametrize("name", ["h264-open-gop.mp4", "hevc-open-gop.mp4", "mpeg2.ts", "mpeg4.mp4"])
+def test_the_clips_do_have_pictures_that_are_stored_behind_a_keyframe_but_shown_before_it(
+    tmp_path: Path, name: str
+) -> None:
+    """So that the test above cannot pass for want of them."""
+    path = tmp_path / name
+    ENTERED[name](path)
+    with av.open(str(path)) as container:
+        packets = [(packet.pts, packet.is_keyframe) for packet in container.demux(video=0) if packet.size]
+    keyframe_pts = itertools.accumulate(packets, lambda last, packet: packet if packet[1] else last)
+    assert sum(pts < key_pts for (pts, _), (key_pts, _) in zip(packets, keyframe_pts, strict=True)) >= 3
 
 
 @pytest.mark.parametrize("name", ["h264-open-gop.mp4", "h264-open-gop.ts", "vp8-hidden-pictures.webm", "edit-list.mp4"])
