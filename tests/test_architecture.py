@@ -51,17 +51,18 @@ MAY_IMPORT: dict[str, str] = {
     " video",
     "prompt_file": "errors types",
     "track_video": "clip models options prompt_file types video",
+    "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",
     "__init__": "clip errors models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip errors graphs models onnx_graph options outputs prompt_file prompts spec stream tracker types"
-    " version video",
+    "cli": "build clip errors evaluation graphs models onnx_graph options outputs prompt_file prompts spec stream"
+    " tracker types version video",
     "__main__": "cli",
 }
 
 # Who may use a package of somebody else's; for all others it is out of bounds.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
-    "av": ("decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
+    "av": ("decoding", "picture", "packet_index", "random_access", "stream", "outputs", "evaluation"),
     "onnx": ("build",),
     "safetensors": ("build",),
     "click": ("cli",),
