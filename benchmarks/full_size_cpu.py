@@ -4,7 +4,8 @@
 
 Random weights (official ones change the numbers, not the work), one object, one click on frame 0. The two
 variants alternate within each round, in one process; medians over the frames that see a full memory, from
-the eighth on. Frames are decoded and preprocessed before the clock starts, for both; writing is not part of it. Peak memory comes from a process of its own for each
+the eighth on. Frames are decoded and preprocessed before the clock starts, for both; writing is not part of
+it. Peak memory comes from a process of its own for each
 variant. Needs the extra `test`.
 """
 
