@@ -1,0 +1,225 @@
+"""Trains the built-in model.
+
+    python -m training.train --out RUN --init training/nano-v0 --minutes 120
+    python -m training.train --out RUN                # the same command goes on where a killed run was
+
+RUN gets `last.pt` (to go on), `best.pt` (best on the validation set), `log.jsonl` and `curve.png`. SIGTERM saves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Sam2VideoModel
+
+from training.checkpoint import BEST, LAST, Ema, Progress, restore, save, seed_everything
+from training.curve import draw_curve
+from training.dataset import Batch, ClipStream, batches
+from training.initialise import new_network
+from training.losses import rollout_loss
+from training.network import load_network, parameter_groups
+from training.rollout import Options, Prediction, Rollout, mask_iou
+from training.schedule import (
+    FROM_SCRATCH,
+    FROM_WEIGHTS,
+    IMAGES,
+    PROMPTS,
+    Stage,
+    draw_options,
+    learning_rate,
+    loss_weights,
+    stage_at,
+)
+from training.validate import evaluate, overall, validation_set
+
+LOG_EVERY = 50  # steps
+SAVE_EVERY = 180.0  # seconds
+
+
+class Trainer:
+    """One run in one folder."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.out: Path = arguments.out
+        self.device = torch.device(arguments.device)
+        seed_everything(arguments.seed)
+        self.scratch = arguments.init is None
+        self.model: Sam2VideoModel = new_network(arguments.seed) if self.scratch else load_network(arguments.init)
+        self.model.to(self.device).train()
+        peak = arguments.learning_rate or (1e-3 if self.scratch else 5e-4)
+        self.peak = peak
+        self.optimiser = torch.optim.AdamW(parameter_groups(self.model, 0.02), lr=peak, betas=(0.9, 0.98))
+        self.ema = Ema(self.model, decay=0.998)
+        self.progress = Progress()
+        if (self.out / LAST).exists():
+            self.progress = restore(self.out / LAST, self.model, self.ema, self.optimiser)
+        self.progress.starts += 1
+        self.rng = np.random.default_rng((arguments.seed, self.progress.starts))
+        self.validation = [batch.to(self.device) for batch in validation_set(arguments.cache)]
+        self.stopped = False
+        self.recent: list[dict[str, float]] = []
+
+    def run(self) -> None:
+        """Trains until the time is over or a signal comes."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        stage: Stage | None = None
+        images = self._stream(1, IMAGES, PROMPTS, salt=1)
+        clips = images
+        saved = time.monotonic()
+        if self.progress.step == 0:
+            self._evaluate()
+        while not self.stopped and self.done < 1:
+            if stage != (stage := stage_at(FROM_SCRATCH if self.scratch else FROM_WEIGHTS, self.done)):
+                clips = self._stream(stage.length, stage.clips, stage.objects, salt=2) if stage.length > 1 else images
+                self._log({"event": "stage", **dataclasses.asdict(stage)})
+            self._timed_step(stage, images, clips)
+            if self.progress.since_eval > 60 * self.arguments.eval_minutes:
+                self._evaluate()
+            if time.monotonic() - saved > SAVE_EVERY:
+                self._save(LAST)
+                saved = time.monotonic()
+        if not self.stopped:
+            self._evaluate()
+        self._save(LAST)
+        self._log({"event": "stopped" if self.stopped else "finished"})
+
+    @property
+    def done(self) -> float:
+        """Share of the planned time that was trained."""
+        return self.progress.seconds / (60 * self.arguments.minutes)
+
+    def _timed_step(self, stage: Stage, images: Iterator[Batch], clips: Iterator[Batch]) -> None:
+        start = time.monotonic()
+        is_image = self.rng.random() < stage.image_share
+        batch = next(images if is_image else clips).to(self.device)
+        waited = time.monotonic() - start
+        options = draw_options(1 if is_image else stage.length, 0 if is_image else stage.burn_in, self.rng)
+        record = self._step(batch, options)
+        elapsed = time.monotonic() - start
+        self.progress.seconds += elapsed
+        self.progress.since_eval += elapsed
+        record |= {"seconds": elapsed, "waited": waited, f"seconds_{'image' if is_image else 'clip'}": elapsed}
+        self.recent.append(record)
+        if self.progress.step % LOG_EVERY == 0:
+            self._log_recent()
+
+    def _step(self, batch: Batch, options: Options) -> dict[str, float]:
+        rate = learning_rate(self.peak, self.done, self.progress.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            predictions = Rollout(self.model, batch, options, self.rng).run()
+            loss = rollout_loss(predictions, batch, options.kind, loss_weights(self.scratch, self.done))
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 2.0)
+        if torch.isfinite(norm):
+            self.optimiser.step()
+            self.ema.update(self.model)
+        self.progress.step += 1
+        return {"loss": float(loss.detach()), "norm": float(norm), **_measure(predictions, batch, options)}
+
+    def _evaluate(self) -> None:
+        start = time.monotonic()
+        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.model.load_state_dict(self.ema.weights)
+        scores = evaluate(self.model, self.validation)
+        self.model.load_state_dict(own)
+        number = overall(scores)
+        self.progress.since_eval = 0.0
+        flat = {kind: dataclasses.asdict(score) for kind, score in scores.items()}
+        self._log({"event": "eval", "overall": round(number, 4), **flat, "took": round(time.monotonic() - start, 1)})
+        if number > self.progress.best:
+            self.progress.best = number
+            self._save(BEST)
+        draw_curve(self.out / "log.jsonl", self.out / "curve.png")
+
+    def _stream(self, length: int, clips: int, objects: int, salt: int) -> Iterator[Batch]:
+        seed = self.arguments.seed * 1_000_000 + self.progress.starts * 1000 + salt * 100 + length
+        size = self.model.config.image_size
+        stream = ClipStream(self.arguments.cache, length, objects, size, seed, reuse=4 if length == 1 else 3)
+        return batches(stream, clips, self.arguments.workers)
+
+    def _save(self, name: str) -> None:
+        config = self.model.config.to_dict()
+        plain = json.loads(json.dumps(config, default=str))
+        save(self.out / name, self.model, self.ema, self.optimiser, self.progress, plain)
+
+    def _log_recent(self) -> None:
+        names = sorted({name for record in self.recent for name in record})
+        means = {
+            name: round(float(np.mean([record[name] for record in self.recent if name in record])), 4) for name in names
+        }
+        self._log({"event": "train", **means, "lr": self.optimiser.param_groups[0]["lr"]})
+        self.recent.clear()
+
+    def _log(self, record: dict[str, Any]) -> None:
+        head = {"step": self.progress.step, "minutes": round(self.progress.seconds / 60, 2)}
+        line = json.dumps({**head, **record})
+        with (self.out / "log.jsonl").open("a") as log:
+            log.write(line + "\n")
+        print(line, flush=True)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.stopped = True
+
+
+def _measure(predictions: list[Prediction], batch: Batch, options: Options) -> dict[str, float]:
+    """IoU of the chosen masks on frame 0 and later, and how often the object score is right."""
+    truth = batch.masks.flatten(0, 1).float() / 255
+    everyone = torch.arange(len(truth), device=truth.device)
+    measured: dict[str, list[float]] = {}
+    for prediction in predictions:
+        if prediction.given:
+            continue
+        target = truth[:, prediction.frame_idx]
+        visible = target.flatten(1).sum(1) > 0.5
+        right = (prediction.score.detach() > 0) == visible
+        if (~visible).any():
+            measured.setdefault("absent", []).append(float(right[~visible].float().mean()))
+        if visible.any():
+            iou = mask_iou(prediction.masks.detach()[everyone, prediction.chosen], target)[visible].mean()
+            name = f"iou_{options.kind}" if prediction.frame_idx == 0 else f"iou_later_{options.kind}"
+            measured.setdefault(name, []).append(float(iou))
+            measured.setdefault("visible", []).append(float(right[visible].float().mean()))
+    return {name: float(np.mean(values)) for name, values in measured.items()}
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the run's folder; a run in it goes on")
+    parser.add_argument("--init", type=Path, help="weights to start from (a transformers folder); else from nothing")
+    parser.add_argument("--minutes", type=float, default=720.0, help="time to train, over all starts")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads of torch")
+    parser.add_argument("--workers", type=int, default=1, help="processes that make clips, and as many for images")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "sam2track-training")
+    parser.add_argument("--eval-minutes", type=float, default=15.0)
+    parser.add_argument("--learning-rate", type=float, help="peak; default 1e-3 from nothing, 5e-4 from weights")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """The command."""
+    arguments = _parse()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(arguments.threads)
+    Trainer(arguments).run()
+
+
+if __name__ == "__main__":
+    main()
