@@ -125,5 +125,6 @@ def batches(stream: ClipStream, batch_size: int, workers: int) -> Iterator[Batch
         num_workers=workers,
         collate_fn=collate,
         prefetch_factor=3 if workers else None,
+        multiprocessing_context="spawn" if workers else None,  # a fork inherits OpenCV's threads' locks and hangs
     )
     return iter(loader)
