@@ -40,7 +40,7 @@ def library() -> sprites.Library:
         cv2.ellipse(picture, (35, 45), (30, 40), 0, 0, 360, (*colour, 255), -1)
         shapes.append(picture)
     photos = [cv2.resize(rng.integers(0, 255, (9, 16, 3), dtype=np.uint8), (640, 360)) for _ in range(2)]
-    return sprites.Library(shapes, photos)
+    return sprites.Library(shapes, shapes[:1], photos)
 
 
 @pytest.fixture(scope="module")

@@ -103,6 +103,7 @@ class Path:
         turn: Angle at time 0 and its rate.
         log_size: Log of the scale at time 0 and its rate.
         shape: 2x2 aspect and shear.
+        squash: Scale of x and y in the frame: wide films are squeezed into the square input.
         away: (from, to, dx, dy): between the two times the actor is displaced by (dx, dy), with smooth ramps.
     """
 
@@ -114,6 +115,7 @@ class Path:
     turn: tuple[float, float] = (0.0, 0.0)
     log_size: tuple[float, float] = (0.0, 0.0)
     shape: NDArray[np.float64] = field(default_factory=lambda: np.eye(2))
+    squash: tuple[float, float] = (1.0, 1.0)
     away: tuple[float, float, float, float] | None = None
 
     def at(self, time: float, size: tuple[int, int]) -> Affine:
@@ -130,6 +132,8 @@ class Path:
         scale = float(np.exp(np.clip(self.log_size[0] + self.log_size[1] * time + waves[3], -2.5, 1.1)))
         linear = np.eye(3)
         linear[:2, :2] = rotation(self.turn[0] + self.turn[1] * time + waves[2])[:2, :2] @ self.shape * scale
+        linear[0] *= self.squash[0]
+        linear[1] *= self.squash[1]
         return translation(x, y) @ linear @ translation(-size[1] / 2, -size[0] / 2)
 
 
@@ -193,14 +197,15 @@ def paste(canvas: Picture, picture: Picture, where: Affine) -> None:
     below[..., 3:] = np.maximum(below[..., 3:], above[..., 3:])
 
 
-def photo_crop(library: Library, size: tuple[int, int], rng: np.random.Generator) -> Picture:
-    """A random crop of a random photograph, scaled to (height, width)."""
+def photo_crop(library: Library, size: tuple[int, int], rng: np.random.Generator, aspect: float = 1.0) -> Picture:
+    """A random crop of a random photograph, scaled to (height, width); `aspect` times as wide before."""
     photo = library.photos[rng.integers(len(library.photos))]
     height, width = photo.shape[:2]
     part = rng.uniform(0.2, 0.98)
     crop_height = int(height * part)
-    crop_width = max(8, min(width, int(crop_height * size[1] / size[0])))
-    crop_height = max(8, min(crop_height, int(crop_width * size[0] / size[1])))
+    ratio = aspect * size[1] / size[0]
+    crop_width = max(8, min(width, int(crop_height * ratio)))
+    crop_height = max(8, min(crop_height, int(crop_width / ratio)))
     top, left = rng.integers(height - crop_height + 1), rng.integers(width - crop_width + 1)
     crop = photo[top : top + crop_height, left : left + crop_width]
     crop = crop[:, ::-1] if rng.random() < 0.5 else crop

@@ -15,6 +15,9 @@ from training.sprites import Library, Picture
 Rng = np.random.Generator
 
 NOTHING = -1
+# Width to height of the filmed picture, which the input squeezes into a square.
+ASPECTS = (0.5625, 1.0, 1.3333, 1.7778)
+ASPECT_SHARES = (0.08, 0.2, 0.17, 0.55)
 REGION = 100  # label of the background region that serves as a target
 
 
@@ -63,10 +66,11 @@ def make_clip(library: Library, length: int, size: int, rng: Rng) -> Clip:
 def _attempt(library: Library, length: int, size: int, rng: Rng) -> Clip:
     times = _times(length, rng)
     big = int(size * 1.5)
-    scene = _scene(library, big, rng)
-    actors = _cast(library, scene, times, size, rng)
+    aspect = float(rng.choice(ASPECTS, p=ASPECT_SHARES))
+    scene = _scene(library, big, aspect, rng)
+    actors = _cast(library, scene, times, size, aspect, rng)
     region = _region(scene, rng) if rng.random() < 0.15 else None
-    camera = _camera(size, rng)
+    camera = _camera(size, actors[0].path.velocity, rng)
     faults = Faults.draw(rng)
     frames, labels = [], []
     for index, time in enumerate(times):
@@ -82,9 +86,9 @@ def _attempt(library: Library, length: int, size: int, rng: Rng) -> Clip:
     return Clip(np.stack(frames), stack, tuple(counts))
 
 
-def _scene(library: Library, size: int, rng: Rng) -> Picture:
+def _scene(library: Library, size: int, aspect: float, rng: Rng) -> Picture:
     """A photograph's crop, sometimes with shapes of other photographs in it: clutter with strong borders."""
-    scene = photo_crop(library, (size, size), rng)
+    scene = photo_crop(library, (size, size), rng, aspect)
     if rng.random() < 0.25:
         for _ in range(int(rng.integers(1, 5))):
             side = int(size * rng.uniform(0.2, 0.9))
@@ -108,7 +112,9 @@ def _times(length: int, rng: Rng) -> NDArray[np.float64]:
     return np.concatenate([[0.0], np.cumsum(steps[1:])])
 
 
-def _cast(library: Library, scene: Picture, times: NDArray[np.float64], size: int, rng: Rng) -> list[Actor]:
+def _cast(
+    library: Library, scene: Picture, times: NDArray[np.float64], size: int, aspect: float, rng: Rng
+) -> list[Actor]:
     """The actors, in painting order; the first one is the main target (drawn first: others may pass before it)."""
     count = int(rng.choice([1, 2, 3, 4, 5], p=[0.15, 0.3, 0.3, 0.15, 0.1]))
     actors: list[Actor] = []
@@ -117,7 +123,9 @@ def _cast(library: Library, scene: Picture, times: NDArray[np.float64], size: in
     for _ in range(count):
         alike = actors and rng.random() < 0.22
         looks = actors[0].looks if alike else harmonise(make_looks(library, rng), scene, blend)
-        actors.append(Actor(looks, _path(looks.body.shape[:2], size, rng), shadow))
+        path = _path(looks.body.shape[:2], size, rng)
+        squash = (aspect**-0.5, aspect**0.5)
+        actors.append(Actor(looks, replace(path, squash=squash), shadow))
     if len(times) >= 3:
         _drama(library, actors, scene, times, size, rng)
     return actors
@@ -146,7 +154,8 @@ def _drama(
         looks = harmonise(make_looks(library, rng), scene, rng.uniform(0, 0.8))
         bigger = float(np.clip(target.log_size[0] + rng.uniform(-0.2, 0.7), -0.7, 0.7))
         start = (meeting[0] - velocity[0] * moment, meeting[1] - velocity[1] * moment)
-        actors.append(Actor(looks, Path(start, velocity, log_size=(bigger, 0.0), turn=(rng.uniform(-1, 1), 0.0))))
+        path = Path(start, velocity, log_size=(bigger, 0.0), turn=(rng.uniform(-1, 1), 0.0), squash=target.squash)
+        actors.append(Actor(looks, path))
 
 
 def _path(picture_size: tuple[int, int], size: int, rng: Rng) -> Path:
@@ -169,9 +178,12 @@ def _path(picture_size: tuple[int, int], size: int, rng: Rng) -> Path:
     )
 
 
-def _camera(size: int, rng: Rng) -> Camera:
-    moves = rng.random() < 0.75
+def _camera(size: int, target: tuple[float, float], rng: Rng) -> Camera:
+    """Still, panning, or following the main target, as a film of something that runs does."""
+    moves = rng.random() < 0.8
     pan = rng.normal(0, 4, 2) * moves
+    if rng.random() < 0.35:
+        pan = np.array(target) * rng.uniform(0.7, 1.1) + rng.normal(0, 0.5, 2)
     return Camera(
         (float(pan[0]), float(pan[1])),
         float(rng.normal(0, 0.012) * moves),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["sprites", "photos", "emoji", "doom"]
+Kind = Literal["drawings", "emoji", "doom", "stamps", "photos"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,10 @@ class Source:
 
 # Order matters: the held-out part is "the first so many" of a seeded order.
 SOURCES = (
-    Source("openclipart-png", "sprites", "public domain (CC0)", ("usr/share/openclipart/png",)),
+    Source("openclipart-png", "drawings", "public domain (CC0)", ("usr/share/openclipart/png",)),
     Source("fonts-noto-color-emoji", "emoji", "SIL OFL 1.1 (font), Apache-2.0 (pictures)", ("usr/share/fonts",)),
     Source("freedoom", "doom", "BSD-3-Clause (freedoom-license)", ("usr/share/games/doom",)),
+    Source("tuxpaint-stamps-default", "stamps", "GPL-2+", ("usr/share/tuxpaint/stamps",)),
     Source("gnome-backgrounds", "photos", "CC-BY-2.0, CC-BY-SA-2.0/3.0, GPL-2+", ("usr/share/backgrounds",)),
     Source("mate-backgrounds", "photos", "GPL-2+, CC-BY-SA-4.0", ("usr/share/backgrounds",)),
     Source("plasma-workspace-wallpapers", "photos", "GPL-2+", ("usr/share/wallpapers",)),

@@ -69,10 +69,12 @@ def _body(library: Library, rng: Rng) -> Picture:
     if kind < 0.18:
         alpha = random_blob(144, rng)
         return np.dstack([_material(library, alpha.shape, rng), alpha])
-    sprite = np.array(library.sprites[rng.integers(len(library.sprites))])
+    real = len(library.stamps) > 0 and rng.random() < 0.35
+    shapes = library.stamps if real else library.sprites
+    sprite = np.array(shapes[rng.integers(len(shapes))])
     if rng.random() < 0.5:
         sprite = np.ascontiguousarray(sprite[:, ::-1])
-    if kind < 0.55:
+    if kind < (0.25 if real else 0.6):
         share = 1.0 if rng.random() < 0.6 else rng.uniform(0.3, 0.7)
         material = _material(library, sprite.shape[:2], rng)
         sprite[..., :3] = cv2.addWeighted(material, share, np.ascontiguousarray(sprite[..., :3]), 1 - share, 0)

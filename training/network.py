@@ -40,9 +40,7 @@ def nano_config(size: int = IMAGE_SIZE, hidden: int = 128, blocks: tuple[int, ..
         backbone_feature_sizes=[[4 * features] * 2, [2 * features] * 2, [features] * 2],
     )
     _assign(prompt, hidden_size=hidden, image_size=size)
-    _assign(
-        decoder, hidden_size=hidden, mlp_dim=512, num_attention_heads=4, iou_head_hidden_dim=hidden
-    )
+    _assign(decoder, hidden_size=hidden, mlp_dim=512, num_attention_heads=4, iou_head_hidden_dim=hidden)
     _assign(
         config,
         memory_attention_hidden_size=hidden,

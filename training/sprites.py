@@ -15,9 +15,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data_sources import SOURCES, Source, files
+from training.data_sources import SOURCES, Source, fetch, files
 
 Picture = NDArray[np.uint8]
+Parts = tuple[list[Picture], list[Picture]]  # for training, held out
 
 SPRITE_SIDE = 168  # longest side of a stored sprite; at 256 input an object is seldom larger
 PHOTO_SIDE = 720  # shortest side of a stored photograph
@@ -26,20 +27,35 @@ HELD_OUT_PHOTOS = 6  # of the first photo package; likewise
 HELD_OUT_EVERY = 12  # of emoji and game sprites
 
 
+# Of the stamps only photographs are wanted; these words in a path mark what is none, or a mirrored copy.
+NOT_PHOTOGRAPHS = ("cartoon", "symbols", "flags", "money", "_mirror", "_flip")
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Pictures to build clips from; `sprites` are RGBA, `photos` RGB."""
+    """Pictures to build clips from.
+
+    Attributes:
+        sprites: Drawings, RGBA.
+        stamps: Cut-out photographs of real things, RGBA.
+        photos: Whole photographs and wallpapers, RGB.
+    """
 
     sprites: list[Picture]
+    stamps: list[Picture]
     photos: list[Picture]
 
 
 def load_library(cache: Path, held_out: bool) -> Library:
     """The training part or the held-out part; builds the flat files on first use."""
     part = "held_out" if held_out else "train"
-    if not (cache / f"{part}_photos.npz").exists():
-        _build(cache)
-    return Library(_read_flat(cache / f"{part}_sprites"), _read_flat(cache / f"{part}_photos"))
+    parts = {name: cache / f"{part}_{name}" for name in _BUILDERS}
+    for name, build in _BUILDERS.items():
+        if not (cache / f"train_{name}.npz").exists():
+            kept, apart = build(cache)
+            _write_flat(cache / f"held_out_{name}", apart)
+            _write_flat(cache / f"train_{name}", kept)
+    return Library(**{name: _read_flat(path) for name, path in parts.items()})
 
 
 def cut_out(picture: Picture, side: int = SPRITE_SIDE, solidity: float = 0.8) -> Picture | None:
@@ -66,22 +82,42 @@ def cut_out(picture: Picture, side: int = SPRITE_SIDE, solidity: float = 0.8) ->
     return np.ascontiguousarray(picture)
 
 
-def _build(cache: Path) -> None:
-    sprites: dict[bool, list[Picture]] = {True: [], False: []}
-    photos: dict[bool, list[Picture]] = {True: [], False: []}
+def _sprites(cache: Path) -> Parts:
+    parts: Parts = ([], [])
+    for source in SOURCES:
+        if source.kind == "drawings":
+            for index, sprite in enumerate(_drawings(source, cache)):
+                parts[index < HELD_OUT_SPRITES].append(sprite)
+        elif source.kind in ("emoji", "doom"):
+            read = _emoji if source.kind == "emoji" else _doom
+            for index, sprite in enumerate(read(source, cache)):
+                parts[index % HELD_OUT_EVERY == 0].append(sprite)
+    return parts
+
+
+def _stamps(cache: Path) -> Parts:
+    parts: Parts = ([], [])
+    source = next(source for source in SOURCES if source.kind == "stamps")
+    root = fetch(source, cache)
+    paths = [path for path in files(source, cache, (".png",)) if not _marked(str(path.relative_to(root)))]
+    for index, sprite in enumerate(_cut_outs(paths)):
+        parts[index % HELD_OUT_EVERY == 0].append(sprite)
+    return parts
+
+
+def _marked(path: str) -> bool:
+    return any(word in path for word in NOT_PHOTOGRAPHS)
+
+
+def _backgrounds(cache: Path) -> Parts:
+    parts: Parts = ([], [])
     for source in SOURCES:
         if source.kind == "photos":
             for index, photo in enumerate(_photos(source, cache)):
                 first = source.package == "gnome-backgrounds" and index < HELD_OUT_PHOTOS
                 unseen = source.package == "lomiri-wallpapers-16.04" and index % 3 == 0
-                photos[first or unseen].append(photo)
-        else:
-            limit = HELD_OUT_SPRITES if source.kind == "sprites" else 0
-            for index, sprite in enumerate(_READERS[source.kind](source, cache)):
-                sprites[index < limit or (limit == 0 and index % HELD_OUT_EVERY == 0)].append(sprite)
-    for part, held_out in (("train", False), ("held_out", True)):
-        _write_flat(cache / f"{part}_sprites", sprites[held_out])
-        _write_flat(cache / f"{part}_photos", photos[held_out])
+                parts[first or unseen].append(photo)
+    return parts
 
 
 def _photos(source: Source, cache: Path) -> Iterator[Picture]:
@@ -103,6 +139,10 @@ def _photos(source: Source, cache: Path) -> Iterator[Picture]:
 def _drawings(source: Source, cache: Path) -> Iterator[Picture]:
     paths = list(files(source, cache, (".png",)))
     random.Random(0).shuffle(paths)
+    yield from _cut_outs(paths)
+
+
+def _cut_outs(paths: list[Path]) -> Iterator[Picture]:
     for path in paths:
         picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         if picture is None or picture.ndim != 3 or picture.shape[2] != 4 or picture.dtype != np.uint8:
@@ -157,7 +197,7 @@ def _doom_picture(data: bytes, offset: int, palette: NDArray[np.uint8]) -> Pictu
     return picture
 
 
-_READERS = {"sprites": _drawings, "emoji": _emoji, "doom": _doom}
+_BUILDERS = {"sprites": _sprites, "stamps": _stamps, "photos": _backgrounds}
 
 
 def _write_flat(path: Path, pictures: list[Picture]) -> None:
