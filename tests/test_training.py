@@ -15,7 +15,7 @@ pytest.importorskip("transformers", reason="training needs transformers")
 
 from transformers.models.sam2_video.modeling_sam2_video import Sam2VideoInferenceSession  # noqa: E402
 
-from training import checkpoint, curve, losses, network, schedule, sprites  # noqa: E402
+from training import checkpoint, curve, formats, losses, network, schedule, sprites  # noqa: E402
 from training.actors import Actor, Looks, translation  # noqa: E402
 from training.actors import Path as ActorPath  # noqa: E402
 from training.clips import NOTHING, Camera, make_clip  # noqa: E402
@@ -40,7 +40,7 @@ def library() -> sprites.Library:
         cv2.ellipse(picture, (35, 45), (30, 40), 0, 0, 360, (*colour, 255), -1)
         shapes.append(picture)
     photos = [cv2.resize(rng.integers(0, 255, (9, 16, 3), dtype=np.uint8), (640, 360)) for _ in range(2)]
-    return sprites.Library(shapes, shapes[:1], photos)
+    return sprites.Library(shapes, shapes[:1], shapes[1:], photos)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_doom_picture_is_decoded_column_by_column() -> None:
     palette = np.arange(768, dtype=np.uint8).reshape(256, 3)
     column = bytes([1, 2, 0, 7, 9, 0, 255])  # two pixels from row 1: colours 7 and 9
     data = b"??" + struct.pack("<HHhhII", 2, 4, 0, 0, 16, 16) + column
-    picture = sprites._doom_picture(data, 2, palette)
+    picture = formats.doom_picture(data, 2, palette)
     assert picture.shape == (4, 2, 4)
     np.testing.assert_array_equal(picture[1:3, 0, :3], palette[[7, 9]])
     np.testing.assert_array_equal(picture[:, 1, 3], [0, 255, 255, 0])

@@ -69,8 +69,8 @@ def _body(library: Library, rng: Rng) -> Picture:
     if kind < 0.18:
         alpha = random_blob(144, rng)
         return np.dstack([_material(library, alpha.shape, rng), alpha])
-    real = len(library.stamps) > 0 and rng.random() < 0.35
-    shapes = library.stamps if real else library.sprites
+    real = rng.random() < 0.45
+    shapes = (library.stamps if rng.random() < 0.6 else library.cut_outs) if real else library.sprites
     sprite = np.array(shapes[rng.integers(len(shapes))])
     if rng.random() < 0.5:
         sprite = np.ascontiguousarray(sprite[:, ::-1])

@@ -6,7 +6,6 @@ The held-out part is fixed: it depends on the packages' contents only, never on 
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.data_sources import SOURCES, Source, fetch, files
+from training.formats import font_pictures, resource_pictures, wad_sprites
 
 Picture = NDArray[np.uint8]
 Parts = tuple[list[Picture], list[Picture]]  # for training, held out
@@ -24,9 +24,18 @@ SPRITE_SIDE = 168  # longest side of a stored sprite; at 256 input an object is 
 PHOTO_SIDE = 720  # shortest side of a stored photograph
 HELD_OUT_SPRITES = 400  # drawings; the same ones that nano-v0 never saw
 HELD_OUT_PHOTOS = 6  # of the first photo package; likewise
-HELD_OUT_EVERY = 12  # of emoji and game sprites
+HELD_OUT_EVERY = 12  # of emoji, game sprites and stamps
 
 
+# Of GCompris, the activities that show photographs.
+RESOURCES = (
+    "categorization",
+    "erase",
+    "explore_farm_animals",
+    "explore_monuments",
+    "explore_world_animals",
+    "explore_world_music",
+)
 # Of the stamps only photographs are wanted; these words in a path mark what is none, or a mirrored copy.
 NOT_PHOTOGRAPHS = ("cartoon", "symbols", "flags", "money", "_mirror", "_flip")
 
@@ -38,11 +47,13 @@ class Library:
     Attributes:
         sprites: Drawings, RGBA.
         stamps: Cut-out photographs of real things, RGBA.
+        cut_outs: What stood out in photographs, RGBA; roughly cut.
         photos: Whole photographs and wallpapers, RGB.
     """
 
     sprites: list[Picture]
     stamps: list[Picture]
+    cut_outs: list[Picture]
     photos: list[Picture]
 
 
@@ -89,8 +100,10 @@ def _sprites(cache: Path) -> Parts:
             for index, sprite in enumerate(_drawings(source, cache)):
                 parts[index < HELD_OUT_SPRITES].append(sprite)
         elif source.kind in ("emoji", "doom"):
-            read = _emoji if source.kind == "emoji" else _doom
-            for index, sprite in enumerate(read(source, cache)):
+            suffix, read = ((".ttf",), font_pictures) if source.kind == "emoji" else ((".wad",), wad_sprites)
+            largest = max(files(source, cache, suffix), key=lambda path: path.stat().st_size)
+            cuts = (cut_out(picture) for picture in read(largest.read_bytes()))
+            for index, sprite in enumerate(cut for cut in cuts if cut is not None):
                 parts[index % HELD_OUT_EVERY == 0].append(sprite)
     return parts
 
@@ -112,28 +125,75 @@ def _marked(path: str) -> bool:
 def _backgrounds(cache: Path) -> Parts:
     parts: Parts = ([], [])
     for source in SOURCES:
-        if source.kind == "photos":
-            for index, photo in enumerate(_photos(source, cache)):
-                first = source.package == "gnome-backgrounds" and index < HELD_OUT_PHOTOS
-                unseen = source.package == "lomiri-wallpapers-16.04" and index % 3 == 0
-                parts[first or unseen].append(photo)
+        if source.kind not in ("photos", "rcc"):
+            continue
+        for index, photo in enumerate(_photos(source, cache)):
+            seen_by_v0 = source.package not in ("lomiri-wallpapers-16.04", "tuxpaint-data", "gcompris-qt-data")
+            first = source.package == "gnome-backgrounds" and index < HELD_OUT_PHOTOS
+            parts[first or (not seen_by_v0 and index % 5 == 0)].append(photo)
     return parts
 
 
+def _real_cut_outs(cache: Path) -> Parts:
+    """Middle parts of photographs, cut out by GrabCut: real surfaces, and shapes that need not be perfect."""
+    parts: Parts = ([], [])
+    source = next(source for source in SOURCES if source.kind == "rcc")
+    for index, photo in enumerate(_photos(source, cache)):
+        sprite = cut_middle(photo)
+        if sprite is not None:
+            parts[index % 5 == 0].append(sprite)
+    return parts
+
+
+def cut_middle(photo: Picture) -> Picture | None:
+    """What stands out in the middle of a photograph; None if nothing does."""
+    scale = 260 / max(photo.shape[:2])
+    small = cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    height, width = small.shape[:2]
+    rectangle = (width // 14, height // 14, width - width // 7, height - height // 7)
+    mask = np.zeros((height, width), np.uint8)
+    models = np.zeros((1, 65)), np.zeros((1, 65))
+    cv2.setRNGSeed(0)
+    cv2.grabCut(small, mask, rectangle, *models, 4, cv2.GC_INIT_WITH_RECT)
+    inside = ((mask == cv2.GC_FGD) | (mask == cv2.GC_PR_FGD)).astype(np.uint8)
+    inside = cv2.morphologyEx(inside, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))
+    inside = cv2.morphologyEx(inside, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
+    if not 0.06 < inside.mean() < 0.6:
+        return None
+    alpha = cv2.GaussianBlur(inside * 255, (3, 3), 0)
+    return cut_out(np.dstack([small, alpha]), solidity=0.75)
+
+
 def _photos(source: Source, cache: Path) -> Iterator[Picture]:
-    seen: set[str] = set()
-    for path in files(source, cache, (".jpg", ".jpeg", ".png", ".webp")):
-        if path.stat().st_size < 60_000 or "screenshot" in path.name.lower():
+    seen: set[bytes] = set()
+    for picture in _pictures(source, cache):
+        if min(picture.shape[:2]) < 200 or _detail(picture) < 0.04:
             continue
-        picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
-        if picture is None or min(picture.shape[:2]) < 300:
-            continue
-        scale = PHOTO_SIDE / min(picture.shape[:2])
+        scale = min(1.0, PHOTO_SIDE / min(picture.shape[:2]))
         picture = cv2.resize(picture, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-        tiny = cv2.resize(picture, (8, 8), interpolation=cv2.INTER_AREA) // 24
-        if tiny.tobytes() not in seen:  # the same wallpaper in several resolutions
-            seen.add(tiny.tobytes())
-            yield np.ascontiguousarray(picture[..., ::-1])
+        tiny = (cv2.resize(picture, (8, 8), interpolation=cv2.INTER_AREA) // 24).tobytes()
+        if tiny not in seen:  # the same wallpaper in several resolutions
+            seen.add(tiny)
+            yield picture
+
+
+def _pictures(source: Source, cache: Path) -> Iterator[Picture]:
+    if source.kind == "rcc":
+        for path in files(source, cache, (".rcc",)):
+            if path.stem in RESOURCES:
+                yield from resource_pictures(path.read_bytes())
+        return
+    for path in files(source, cache, (".jpg", ".jpeg", ".png", ".webp")):
+        if path.stat().st_size > 60_000 and "screenshot" not in path.name.lower():
+            picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+            if picture is not None:
+                yield np.ascontiguousarray(picture[..., ::-1])
+
+
+def _detail(picture: Picture) -> float:
+    """Share of pixels with any fine structure: next to none in plain wallpapers."""
+    small = cv2.resize(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), (640, 360), interpolation=cv2.INTER_AREA)
+    return float((np.abs(cv2.Laplacian(small.astype(np.float32), cv2.CV_32F)) > 3).mean())
 
 
 def _drawings(source: Source, cache: Path) -> Iterator[Picture]:
@@ -152,52 +212,7 @@ def _cut_outs(paths: list[Path]) -> Iterator[Picture]:
             yield sprite
 
 
-def _emoji(source: Source, cache: Path) -> Iterator[Picture]:
-    """The PNG pictures embedded in the bitmap font, found by signature and end chunk."""
-    path = next(files(source, cache, (".ttf",)))
-    data = path.read_bytes()
-    start = data.find(b"\x89PNG\r\n\x1a\n")
-    while start >= 0:
-        end = data.index(b"IEND", start) + 8
-        picture = cv2.imdecode(np.frombuffer(data[start:end], np.uint8), cv2.IMREAD_UNCHANGED)
-        if picture is not None and picture.ndim == 3 and picture.shape[2] == 4:
-            sprite = cut_out(cv2.cvtColor(picture, cv2.COLOR_BGRA2RGBA))
-            if sprite is not None:
-                yield sprite
-        start = data.find(b"\x89PNG\r\n\x1a\n", end)
-
-
-def _doom(source: Source, cache: Path) -> Iterator[Picture]:
-    """The sprites of a Doom WAD: column-wise run-length coded, 256 colours."""
-    data = max(files(source, cache, (".wad",)), key=lambda path: path.stat().st_size).read_bytes()
-    count, directory = struct.unpack_from("<ii", data, 4)
-    entries = [struct.unpack_from("<ii8s", data, directory + 16 * index) for index in range(count)]
-    names = [name.rstrip(b"\0") for _, _, name in entries]
-    palette_at = entries[names.index(b"PLAYPAL")][0]
-    palette = np.frombuffer(data, np.uint8, 768, palette_at).reshape(256, 3)
-    for offset, size, _ in entries[names.index(b"S_START") + 1 : names.index(b"S_END")]:
-        if size < 400:
-            continue
-        sprite = cut_out(_doom_picture(data, offset, palette))
-        if sprite is not None:
-            yield sprite
-
-
-def _doom_picture(data: bytes, offset: int, palette: NDArray[np.uint8]) -> Picture:
-    width, height = struct.unpack_from("<HH", data, offset)
-    picture = np.zeros((height, width, 4), np.uint8)
-    for column, start in enumerate(struct.unpack_from(f"<{width}I", data, offset + 8)):
-        at = offset + start
-        while data[at] != 255:
-            top, length = data[at], data[at + 1]
-            pixels = np.frombuffer(data, np.uint8, length, at + 3)[: max(0, height - top)]
-            picture[top : top + len(pixels), column, :3] = palette[pixels]
-            picture[top : top + len(pixels), column, 3] = 255
-            at += length + 4
-    return picture
-
-
-_BUILDERS = {"sprites": _sprites, "stamps": _stamps, "photos": _backgrounds}
+_BUILDERS = {"sprites": _sprites, "stamps": _stamps, "cut_outs": _real_cut_outs, "photos": _backgrounds}
 
 
 def _write_flat(path: Path, pictures: list[Picture]) -> None:
