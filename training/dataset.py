@@ -30,7 +30,7 @@ class Batch:
         first_masks: [B, P, S, S] uint8, 0 or 1: the full-size masks on frame 0.
         points: [B, P, 5, 2], as `prompts.prompt_sheet`.
         labels: [B, P, 5].
-        ambiguous: [B, P] bool: a click does not tell what is meant, only a mask or a box.
+        ambiguous: [B, P] bool: only a mask tells what is meant, no click or box.
     """
 
     frames: Tensor

@@ -89,7 +89,7 @@ def rollout_loss(predictions: list[Prediction], batch: Batch, kind: str, weights
         target = truth[:, prediction.frame_idx, None]
         seen = target.flatten(1).sum(1) > 0.5
         usable = seen.float()
-        if prediction.frame_idx == 0 and prediction.multiple and not prediction.given:
+        if kind != "mask":
             usable = usable * (~batch.ambiguous.flatten()).float()
         total = total + _frame_loss(prediction, target, usable, weights)
         if prediction.frame_idx == 0 and kind == "box":

@@ -78,7 +78,7 @@ def _join(batches: list[Batch]) -> Batch:
 
 
 def _run(model: Sam2VideoModel, batch: Batch, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """IoU, truly visible, said visible: each [N, T]."""
+    """IoU, truly visible, said visible: each [N, T]; without objects that such a prompt cannot name."""
     predictions = Rollout(model, batch, Options(kind, train=False), np.random.default_rng(0)).run()
     truth = batch.masks.flatten(0, 1).float() / 255
     everyone = torch.arange(len(truth), device=truth.device)
@@ -90,7 +90,9 @@ def _run(model: Sam2VideoModel, batch: Batch, kind: str) -> tuple[np.ndarray, np
         ious.append(torch.ones_like(iou) if prediction.given else iou * appears)
         said.append(appears)
     visible = truth.flatten(2).sum(2) > 0.5
-    return torch.stack(ious, 1).cpu().numpy(), visible.cpu().numpy(), torch.stack(said, 1).cpu().numpy()
+    clear = torch.ones_like(batch.ambiguous[:, 0]) if kind == "mask" else ~batch.ambiguous[:, 0]
+    iou, said_visible = torch.stack(ious, 1)[clear], torch.stack(said, 1)[clear]
+    return iou.cpu().numpy(), visible[clear].cpu().numpy(), said_visible.cpu().numpy()
 
 
 def _summary(ious: np.ndarray, visible: np.ndarray, said: np.ndarray, kind: str) -> Scores:
