@@ -48,7 +48,9 @@ class Batch:
 class ClipStream(IterableDataset[tuple[Tensor, ...]]):
     """Samples with `objects` prompted objects each; a made clip is reused a few times, mirrored and turned anew."""
 
-    def __init__(self, cache: Path, length: int, objects: int, size: int, seed: int, reuse: int = 3) -> None:
+    def __init__(
+        self, cache: Path, length: int, objects: int, size: int, seed: tuple[int, ...], reuse: int = 3
+    ) -> None:
         self.cache, self.length, self.objects = cache, length, objects
         self.size, self.seed, self.reuse = size, seed, reuse
 
@@ -56,7 +58,7 @@ class ClipStream(IterableDataset[tuple[Tensor, ...]]):
         cv2.setNumThreads(1)
         torch.set_num_threads(1)
         worker = get_worker_info()
-        rng = np.random.default_rng((self.seed, worker.id if worker else 0))
+        rng = np.random.default_rng((*self.seed, worker.id if worker else 0))
         library = load_library(self.cache, held_out=False)
         capacity = max(24, 1200 // self.length)
         pool: list[Clip] = []

@@ -46,13 +46,13 @@ IMAGES, PROMPTS = 8, 6  # of an image step
 FROM_SCRATCH = (
     Stage(0.0, 1, IMAGES, PROMPTS, 1.0),
     Stage(0.35, 3, 4, 3, 0.33),
-    Stage(0.50, 5, 3, 4, 0.40),
+    Stage(0.50, 5, 4, 3, 0.40),
     Stage(0.62, 8, 2, 4, 0.40),
     Stage(0.80, 14, 2, 3, 0.35, burn_in=6),
 )
 FROM_WEIGHTS = (
     Stage(0.0, 3, 4, 3, 0.60),
-    Stage(0.08, 5, 3, 4, 0.45),
+    Stage(0.08, 5, 4, 3, 0.45),
     Stage(0.25, 8, 2, 4, 0.40),
     Stage(0.60, 14, 2, 3, 0.35, burn_in=6),
 )

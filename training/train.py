@@ -29,6 +29,7 @@ from training.dataset import Batch, ClipStream, batches
 from training.initialise import new_network
 from training.losses import rollout_loss
 from training.network import load_network, parameter_groups
+from training.parallel import Team, start_others
 from training.rollout import Options, Prediction, Rollout, mask_iou
 from training.schedule import (
     FROM_SCRATCH,
@@ -41,6 +42,7 @@ from training.schedule import (
     loss_weights,
     stage_at,
 )
+from training.sprites import load_library
 from training.validate import evaluate, overall, validation_set
 
 LOG_EVERY = 50  # steps
@@ -50,8 +52,9 @@ SAVE_EVERY = 180.0  # seconds
 class Trainer:
     """One run in one folder."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, team: Team) -> None:
         self.arguments = arguments
+        self.team = team
         self.out: Path = arguments.out
         self.device = torch.device(arguments.device)
         seed_everything(arguments.seed)
@@ -66,9 +69,10 @@ class Trainer:
         if (self.out / LAST).exists():
             self.progress = restore(self.out / LAST, self.model, self.ema, self.optimiser)
         self.progress.starts += 1
-        self.rng = np.random.default_rng((arguments.seed, self.progress.starts))
-        self.validation = [batch.to(self.device) for batch in validation_set(arguments.cache)]
-        self.stopped = False
+        self.rng = np.random.default_rng((arguments.seed, self.progress.starts, 1 + team.rank))
+        self.validation = validation_set(arguments.cache) if team.leads else []
+        self.asked = self.stopped = False  # a signal came; the whole team knows
+        self.mark = time.monotonic()  # when the clock was last read
         self.recent: list[dict[str, float]] = []
 
     def run(self) -> None:
@@ -85,15 +89,16 @@ class Trainer:
             if stage != (stage := stage_at(FROM_SCRATCH if self.scratch else FROM_WEIGHTS, self.done)):
                 clips = self._stream(stage.length, stage.clips, stage.objects, salt=2) if stage.length > 1 else images
                 self._log({"event": "stage", **dataclasses.asdict(stage)})
-            self._timed_step(stage, images, clips)
+            self._planned_step(stage, images, clips)
             if self.progress.since_eval > 60 * self.arguments.eval_minutes:
                 self._evaluate()
-            if time.monotonic() - saved > SAVE_EVERY:
+            if self.team.leads and time.monotonic() - saved > SAVE_EVERY:
                 self._save(LAST)
                 saved = time.monotonic()
         if not self.stopped:
             self._evaluate()
-        self._save(LAST)
+        if self.team.leads:
+            self._save(LAST)
         self._log({"event": "stopped" if self.stopped else "finished"})
 
     @property
@@ -101,16 +106,16 @@ class Trainer:
         """Share of the planned time that was trained."""
         return self.progress.seconds / (60 * self.arguments.minutes)
 
-    def _timed_step(self, stage: Stage, images: Iterator[Batch], clips: Iterator[Batch]) -> None:
+    def _planned_step(self, stage: Stage, images: Iterator[Batch], clips: Iterator[Batch]) -> None:
+        """One step, of a kind that is the same for the whole team."""
         start = time.monotonic()
-        is_image = self.rng.random() < stage.image_share
+        plan = np.random.default_rng((self.arguments.seed, self.progress.starts, self.progress.step))
+        is_image = plan.random() < stage.image_share
         batch = next(images if is_image else clips).to(self.device)
         waited = time.monotonic() - start
-        options = draw_options(1 if is_image else stage.length, 0 if is_image else stage.burn_in, self.rng)
+        options = draw_options(1 if is_image else stage.length, 0 if is_image else stage.burn_in, plan)
         record = self._step(batch, options)
         elapsed = time.monotonic() - start
-        self.progress.seconds += elapsed
-        self.progress.since_eval += elapsed
         record |= {"seconds": elapsed, "waited": waited, f"seconds_{'image' if is_image else 'clip'}": elapsed}
         self.recent.append(record)
         if self.progress.step % LOG_EVERY == 0:
@@ -125,33 +130,47 @@ class Trainer:
             loss = rollout_loss(predictions, batch, options.kind, loss_weights(self.scratch, self.done))
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
+        self._meet()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 2.0)
         if torch.isfinite(norm):
             self.optimiser.step()
-            self.ema.update(self.model)
+            if self.team.leads:
+                self.ema.update(self.model)
         self.progress.step += 1
         return {"loss": float(loss.detach()), "norm": float(norm), **_measure(predictions, batch, options)}
 
+    def _meet(self) -> None:
+        """Averages the team's gradients and moves its common clock on."""
+        now = time.monotonic()
+        own_clock = self.progress.seconds + now - self.mark
+        self.mark = now
+        clock, self.stopped = self.team.average_gradients(self.model, own_clock, self.asked)
+        self.progress.since_eval += clock - self.progress.seconds
+        self.progress.seconds = clock
+
     def _evaluate(self) -> None:
+        self.progress.since_eval = 0.0
+        if not self.team.leads:
+            return
         start = time.monotonic()
         own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self.model.load_state_dict(self.ema.weights)
         scores = evaluate(self.model, self.validation)
         self.model.load_state_dict(own)
         number = overall(scores)
-        self.progress.since_eval = 0.0
         flat = {kind: dataclasses.asdict(score) for kind, score in scores.items()}
         self._log({"event": "eval", "overall": round(number, 4), **flat, "took": round(time.monotonic() - start, 1)})
         if number > self.progress.best:
             self.progress.best = number
             self._save(BEST)
         draw_curve(self.out / "log.jsonl", self.out / "curve.png")
+        self.mark = time.monotonic()
 
     def _stream(self, length: int, clips: int, objects: int, salt: int) -> Iterator[Batch]:
-        seed = self.arguments.seed * 1_000_000 + self.progress.starts * 1000 + salt * 100 + length
+        seed = (self.arguments.seed, self.progress.starts, self.team.rank, salt, length)
         size = self.model.config.image_size
         stream = ClipStream(self.arguments.cache, length, objects, size, seed, reuse=4 if length == 1 else 3)
-        return batches(stream, clips, self.arguments.workers)
+        return batches(stream, self.team.share(clips), self.arguments.workers)
 
     def _save(self, name: str) -> None:
         config = self.model.config.to_dict()
@@ -167,6 +186,8 @@ class Trainer:
         self.recent.clear()
 
     def _log(self, record: dict[str, Any]) -> None:
+        if not self.team.leads:
+            return
         head = {"step": self.progress.step, "minutes": round(self.progress.seconds / 60, 2)}
         line = json.dumps({**head, **record})
         with (self.out / "log.jsonl").open("a") as log:
@@ -174,7 +195,7 @@ class Trainer:
         print(line, flush=True)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self.stopped = True
+        self.asked = True
 
 
 def _measure(predictions: list[Prediction], batch: Batch, options: Options) -> dict[str, float]:
@@ -204,21 +225,35 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--init", type=Path, help="weights to start from (a transformers folder); else from nothing")
     parser.add_argument("--minutes", type=float, default=720.0, help="time to train, over all starts")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads of torch")
+    parser.add_argument("--processes", type=int, help="that train together; default one a CPU core, one on CUDA")
     parser.add_argument("--workers", type=int, default=1, help="processes that make clips, and as many for images")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "sam2track-training")
     parser.add_argument("--eval-minutes", type=float, default=15.0)
     parser.add_argument("--learning-rate", type=float, help="peak; default 1e-3 from nothing, 5e-4 from weights")
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.processes = arguments.processes or (1 if arguments.device == "cuda" else os.cpu_count() or 1)
+    return arguments
+
+
+def train_as(team: Team, port: int, arguments: argparse.Namespace) -> None:
+    """What each process of the team does."""
+    if team.size > 1:
+        torch.set_num_threads(1)
+    team.join(port)
+    Trainer(arguments, team).run()
+    team.leave()
 
 
 def main() -> None:
     """The command."""
     arguments = _parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(arguments.threads)
-    Trainer(arguments).run()
+    load_library(arguments.cache, held_out=False)  # fetched and built once, before several processes need it
+    others, port = start_others(arguments.processes, train_as, arguments)
+    train_as(Team(0, arguments.processes), port, arguments)
+    for other in others:
+        other.join()
 
 
 if __name__ == "__main__":
