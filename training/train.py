@@ -63,7 +63,7 @@ class Trainer:
         self.model.to(self.device).train()
         peak = arguments.learning_rate or (1e-3 if self.scratch else 5e-4)
         self.peak = peak
-        self.optimiser = torch.optim.AdamW(parameter_groups(self.model, 0.02), lr=peak, betas=(0.9, 0.98))
+        self.optimiser = torch.optim.AdamW(parameter_groups(self.model, 0.02), lr=peak, betas=(0.9, 0.98), fused=True)
         self.ema = Ema(self.model, decay=0.998)
         self.progress = Progress()
         if (self.out / LAST).exists():
@@ -238,6 +238,7 @@ def _parse() -> argparse.Namespace:
 
 def train_as(team: Team, port: int, arguments: argparse.Namespace) -> None:
     """What each process of the team does."""
+    torch.set_flush_denormal(True)  # attention far from an object is full of them, and they are slow
     if team.size > 1:
         torch.set_num_threads(1)
     team.join(port)
