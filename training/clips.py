@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.actors import Actor, Affine, Path, bounds, photo_crop, rotation, translation, warp
+from training.faults import Faults
 from training.looks import harmonise, make_looks, random_blob
 from training.sprites import Library, Picture
 
@@ -248,50 +249,3 @@ def _cast_shadow(frame: Picture, picture: Picture, where: Affine, shadow: tuple[
     alpha = warp(np.ascontiguousarray(picture[..., 3]), moved, box)
     dark = cv2.GaussianBlur(alpha, (9, 9), 0)[..., None].astype(np.uint16) * int(shadow[2] * 255) // 255
     frame[top:bottom, left:right] = frame[top:bottom, left:right] * (255 - dark) // 255
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """What a cheap camera and a codec do to a clip."""
-
-    light: float
-    noise: float
-    blur: float
-    streak: tuple[int, float]
-    quality: int
-    shrink: float
-
-    @classmethod
-    def draw(cls, rng: Rng) -> Faults:
-        """Random faults; a fault is absent more often than not."""
-        return cls(
-            light=float(rng.normal(0, 2)),
-            noise=float(rng.exponential(4) * (rng.random() < 0.4)),
-            blur=float(rng.uniform(0.4, 1.6) * (rng.random() < 0.35)),
-            streak=(int(rng.integers(3, 10)) if rng.random() < 0.2 else 0, float(rng.uniform(0, np.pi))),
-            quality=int(rng.integers(25, 95)) if rng.random() < 0.5 else 0,
-            shrink=float(rng.uniform(0.4, 0.9)) if rng.random() < 0.25 else 1.0,
-        )
-
-    def apply(self, frame: Picture, time: float, rng: Rng) -> Picture:
-        """The frame as the camera would have delivered it."""
-        size = frame.shape[1::-1]
-        if self.shrink < 1:
-            frame = cv2.resize(frame, None, fx=self.shrink, fy=self.shrink, interpolation=cv2.INTER_AREA)
-            frame = cv2.resize(frame, size, interpolation=cv2.INTER_LINEAR)
-        if self.streak[0]:
-            kernel = np.zeros((self.streak[0],) * 2, np.float32)
-            half = self.streak[0] / 2
-            reach = np.array([np.cos(self.streak[1]), np.sin(self.streak[1])]) * half
-            ends = [tuple(np.round(half + sign * reach).astype(int).tolist()) for sign in (-1, 1)]
-            cv2.line(kernel, ends[0], ends[1], 1.0)
-            frame = cv2.filter2D(frame, -1, kernel / kernel.sum())
-        if self.blur:
-            frame = cv2.GaussianBlur(frame, (0, 0), self.blur)
-        grain = rng.normal(0, self.noise, frame.shape[:2])[..., None] if self.noise else 0.0
-        shift = np.clip(self.light * time, -60, 60)
-        frame = np.clip(frame + (shift + grain), 0, 255).astype(np.uint8)
-        if self.quality:
-            _, data = cv2.imencode(".jpg", frame, [cv2.IMWRITE_JPEG_QUALITY, self.quality])
-            frame = cv2.imdecode(data, cv2.IMREAD_COLOR)
-        return frame

@@ -17,13 +17,12 @@ STD = (0.229, 0.224, 0.225)
 
 
 def nano_config(size: int = IMAGE_SIZE, hidden: int = 128, blocks: tuple[int, ...] = (1, 2, 4, 1)) -> Sam2VideoConfig:
-    """The built-in model's dimensions; `docs` of the choice are in training/README.md."""
+    """The built-in model's dimensions; why these, says training/README.md."""
     features = size // 16
     config = Sam2VideoConfig(image_size=size)
     vision, prompt, decoder = config.vision_config, config.prompt_encoder_config, config.mask_decoder_config
-    backbone = vision.backbone_config
     _assign(
-        backbone,
+        vision.backbone_config,
         hidden_size=32,
         image_size=[size, size],
         blocks_per_stage=list(blocks),
