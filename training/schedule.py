@@ -50,11 +50,12 @@ FROM_SCRATCH = (
     Stage(0.62, 8, 2, 4, 0.40),
     Stage(0.80, 14, 2, 3, 0.35, burn_in=6),
 )
+# An image step takes a fifth of a clip step's time, and the first frame limits the rest.
 FROM_WEIGHTS = (
-    Stage(0.0, 3, 4, 3, 0.60),
-    Stage(0.08, 5, 4, 3, 0.45),
-    Stage(0.25, 8, 2, 4, 0.40),
-    Stage(0.60, 14, 2, 3, 0.35, burn_in=6),
+    Stage(0.0, 3, 4, 3, 0.70),
+    Stage(0.08, 5, 4, 3, 0.70),
+    Stage(0.50, 8, 2, 4, 0.65),
+    Stage(0.78, 14, 2, 3, 0.60, burn_in=6),
 )
 
 
