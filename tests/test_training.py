@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from pathlib import Path
 
 import cv2
@@ -14,6 +15,9 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 pytest.importorskip("transformers", reason="training needs transformers")
 
 from transformers.models.sam2_video.modeling_sam2_video import Sam2VideoInferenceSession  # noqa: E402
+
+# training/ is not installed. At the end, so that the package under test stays the installed one.
+sys.path.append(str(Path(__file__).parent.parent))
 
 from training import checkpoint, curve, formats, losses, network, schedule, sprites  # noqa: E402
 from training.actors import Actor, Looks, translation  # noqa: E402
