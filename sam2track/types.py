@@ -222,7 +222,7 @@ class ObjectResult:
         mask: (height, width) bool at video size; all False if the object is absent.
         object_score: A logit; <= 0 means absent.
         predicted_iou: The model's own estimate of the mask's IoU, in [0, 1].
-        mask_logits: (4F, 4F) float32 before resizing, for soft edges.
+        mask_logits: (4F, 4F) float32 before resizing, for soft edges; read-only.
         present: Whether the object is there: its score is > 0, and its predicted IoU is not below
             `TrackingOptions.report_min_iou`.
     """

@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, str] = {
     "outputs": "errors types video",
     "frame_source": "errors types",
     "clip_records": "types",
-    "clip_state": "clip_records errors object_track options outputs types",
+    "clip_state": "clip_records errors memory_bank object_track options outputs types",
     "recall": "clip_records frame_source memory_bank object_track prompts spec types",
     "clip": "clip_records clip_state errors frame_source models object_track options postprocess recall tracker types"
     " video",
