@@ -14,6 +14,7 @@ from sam2track.clip_records import ObjectRecord, ObjectState
 from sam2track.clip_state import ClipIdentity, read_state, write_state
 from sam2track.errors import FrameError, PromptError, TrackerStateError
 from sam2track.frame_source import ArrayFrames, FrameSource
+from sam2track.image_sequence import ImageSequence, is_image_sequence, open_images
 from sam2track.models import Model
 from sam2track.object_track import ObjectTrack
 from sam2track.options import TrackingOptions
@@ -23,6 +24,7 @@ from sam2track.tracker import Tracker
 from sam2track.types import FrameResult, ObjectId, ObjectResult, RgbArray, VideoFrame
 from sam2track.video import Video, open_video
 
+ClipSource: TypeAlias = str | os.PathLike[str] | Video | ImageSequence | Sequence[RgbArray]
 Direction: TypeAlias = Literal["forward", "backward", "both"]
 
 
@@ -40,7 +42,8 @@ class Clip:
 
     Args:
         model: From `sam2track.load`.
-        source: A path, an opened video, or frames in memory: (height, width, 3) uint8 RGB each.
+        source: A path (of a video, or of pictures as in `open_images`), what `open_video` or `open_images` gave, or
+            frames in memory: (height, width, 3) uint8 RGB each.
         options: What may be set about tracking.
         start: The first frame to track (in point).
         stop: The frame to stop before (out point); None for the end.
@@ -60,7 +63,7 @@ class Clip:
     def __init__(
         self,
         model: Model,
-        source: str | os.PathLike[str] | Video | Sequence[RgbArray],
+        source: ClipSource,
         options: TrackingOptions | None = None,
         *,
         start: int = 0,
@@ -291,7 +294,7 @@ class Clip:
         cls,
         path: str | os.PathLike[str],
         model: Model,
-        source: str | os.PathLike[str] | Video | Sequence[RgbArray],
+        source: ClipSource,
     ) -> Clip:
         """A clip as it was saved.
 
@@ -366,7 +369,7 @@ class Clip:
         self._times[frame.frame_idx] = (frame.pts, frame.time_base)
 
 
-def _frame_source(source: str | os.PathLike[str] | Video | Sequence[RgbArray]) -> FrameSource:
+def _frame_source(source: ClipSource) -> FrameSource:
     if isinstance(source, (str, os.PathLike)):
-        return open_video(source)
-    return source if isinstance(source, Video) else ArrayFrames(source)
+        return open_images(source) if is_image_sequence(source) else open_video(source)
+    return source if isinstance(source, (Video, ImageSequence)) else ArrayFrames(source)

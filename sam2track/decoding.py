@@ -15,6 +15,7 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,7 +45,7 @@ def checked(path: str | os.PathLike[str]) -> Path:
     except (OSError, ValueError) as error:
         raise VideoError(f"cannot read {path}: {reason_of(error)}; check the path") from error
     if stat.S_ISDIR(status.st_mode):
-        raise VideoError(f"{path} is a folder, expected a video file; name one of the files in it")
+        raise VideoError(f"{path} is a folder, expected a video file; name a file in it (pictures: open_images)")
     if not stat.S_ISREG(status.st_mode):
         raise VideoError(
             f"{path} is a pipe or a device, expected a video file; read it with open_stream, or save it to a file first"
@@ -61,7 +62,8 @@ def opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoSt
 
     try:
         # An absolute path, since FFmpeg takes what stands before a colon for a protocol.
-        container = av.open(str(path.absolute()), metadata_errors="replace")
+        # And no picture's name is a pattern here.
+        container = av.open(str(path.absolute()), metadata_errors="replace", options={"pattern_type": "none"})
     # PyAV raises plain ValueError, RuntimeError or UnicodeError too; its whole surface is foreign here.
     except Exception as error:
         raise VideoError(f"{path} cannot be opened as a video: {reason_of(error)}; {CURE}") from error
@@ -144,15 +146,34 @@ def pictures_of(packet: VideoPacket, source: Path | str, frame_idx: int) -> Iter
         yield frame
 
 
-def damaged(source: Path | str, frame_idx: int, reason: str) -> VideoDecodeError:
+def damaged(source: Path | str, frame_idx: int, reason: str, time_s: float | None = None) -> VideoDecodeError:
     """The error for a file (a path) or a live source (a string) that cannot be read from `frame_idx` on."""
     cure = "To go on, open it again."
     if isinstance(source, Path):
         cure = "To go on regardless, repair the file first: ffmpeg -i INPUT -c:v libx264 OUTPUT.mp4"
+    when = "" if time_s is None else f" ({time_s:.3f} s)"
     return VideoDecodeError(
-        f"{source} cannot be read from frame {frame_idx} on: {reason}; the frames before it are good. {cure}",
+        f"{source} cannot be read from frame {frame_idx}{when} on: {reason}; the frames before it are good. {cure}",
         frame_idx=frame_idx,
+        time_s=time_s,
+        reason=reason,
     )
+
+
+def dated(
+    error: VideoDecodeError, source: Path | str, last: tuple[int, float | None] | None, rate: Fraction | None
+) -> VideoDecodeError:
+    """The same error with the time at which the lost frame was due, counted on from the last good one.
+
+    Args:
+        error: Of this source.
+        source: As for `damaged`.
+        last: frame_idx and time, in seconds, of a good frame before it, if one is known.
+        rate: Frames a second, if known.
+    """
+    if error.time_s is not None or last is None or last[1] is None or not rate:
+        return error
+    return damaged(source, error.frame_idx, error.reason, last[1] + float((error.frame_idx - last[0]) / rate))
 
 
 def reason_of(error: Exception) -> str:

@@ -113,6 +113,8 @@ def _orientation(frame: av.VideoFrame, path: Path) -> tuple[int, bool]:
         matrix = np.frombuffer(bytes(frame.side_data["DISPLAYMATRIX"]), np.int32)  # type: ignore[typeddict-item]
     except KeyError:
         return 0, False
+    except ValueError:  # PyAV 18 cannot list what it has no name for: EXIF, as photographs have it
+        return round(frame.rotation / 90) * 90 % 360, False
     orientation = read_display_matrix(matrix.tolist())
     if orientation is None:
         logger.warning("%s is to be turned by a part of a right angle; its frames stay as stored", path)

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sam2track.decoding import demuxed, next_packet, pictures_of, reason_of, video_stream_of
+from sam2track.decoding import dated, demuxed, next_packet, pictures_of, reason_of, video_stream_of
 from sam2track.errors import VideoDecodeError, VideoError
 from sam2track.picture import RgbConverter, as_displayed, describe
 from sam2track.types import VideoFrame, VideoInfo
@@ -69,12 +69,12 @@ def open_stream(
     try:
         container, stream = _connected(source, format, options, timeout_s)
     except VideoError as error:
-        raise VideoError(_told(error, source)) from None
+        raise VideoError(_told(str(error), source)) from None
     try:
         return VideoStream(container, stream, source)
     except VideoDecodeError as error:
         container.close()
-        raise VideoError(f"{name} was lost before its first frame: {_told(error, source)}") from None
+        raise VideoError(f"{name} was lost before its first frame: {_told(str(error), source)}") from None
     except BaseException:
         container.close()
         raise
@@ -133,13 +133,18 @@ class VideoStream:
         frame, self._first = self._first, None
         frame_idx = 0
         while frame is not None:
+            last = (frame_idx, None if frame.pts is None else float(frame.pts * self._info.time_base))
             yield as_displayed(frame, frame_idx, self._info, to_rgb, self._name)
             self._refuse_if_closed()
             frame_idx += 1
             try:
                 frame = next(self._frames, None)
             except VideoDecodeError as error:
-                raise VideoDecodeError(_told(error, self._source), frame_idx=error.frame_idx) from None
+                error = dated(error, self._name, last, self._info.average_rate)
+                told = (_told(text, self._source) for text in (str(error), error.reason))
+                raise VideoDecodeError(
+                    next(told), frame_idx=error.frame_idx, time_s=error.time_s, reason=next(told)
+                ) from None
 
     def _decoded(self, stream: av.VideoStream) -> Generator[av.VideoFrame, None, None]:
         frame_idx = 0
@@ -212,7 +217,7 @@ def _without_secrets(source: str) -> str:
     return f"{url[1]}://{re.split('[?#]', address)[0]}"
 
 
-def _told(error: VideoError, source: str) -> str:
+def _told(text: str, source: str) -> str:
     """An error's text without what FFmpeg may have put of the source into it."""
-    text = str(error).replace(source, _without_secrets(source))
+    text = text.replace(source, _without_secrets(source))
     return text.replace("Immediate exit requested", "no data came for too long")  # FFmpeg's words for a timeout

@@ -63,6 +63,7 @@ class VideoInfo:
         has_audio: Whether there is at least one audio stream.
         colour_primaries: H.273 code of the RGB primaries; 2 if the source does not say.
         colour_transfer: H.273 code of the transfer characteristic; 2 if the source does not say.
+        files: Of an image sequence, the file's name of each frame (`path` is the folder); empty for a video.
     """
 
     path: Path
@@ -77,6 +78,7 @@ class VideoInfo:
     mirrored: bool = False
     colour_primaries: int = 2
     colour_transfer: int = 2
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

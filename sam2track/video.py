@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
-from sam2track.decoding import CURE, checked, decoded, opened
+from sam2track.decoding import CURE, checked, dated, decoded, opened
 from sam2track.errors import FrameError, VideoDecodeError, VideoError
 from sam2track.picture import RgbConverter, as_displayed, describe
 from sam2track.random_access import FrameReader
@@ -162,15 +162,22 @@ class Video:
         to_rgb = RgbConverter()
         self._refuse_if_closed()
         checked(info.path)
-        for frame_idx, frame in self._reader.read(start, stop):
-            yield as_displayed(frame, frame_idx, info, to_rgb)
-            self._refuse_if_closed()
+        last: tuple[int, float | None] | None = None
+        try:
+            for frame_idx, frame in self._reader.read(start, stop):
+                last = (frame_idx, None if frame.pts is None else float(frame.pts * info.time_base))
+                yield as_displayed(frame, frame_idx, info, to_rgb)
+                self._refuse_if_closed()
+        except VideoDecodeError as error:
+            raise dated(error, info.path, last, info.average_rate) from error
 
     def _backward(self, start: int, stop: int | None) -> Iterator[VideoFrame]:
         count = self.num_frames
         index = self._reader.index
         if index.damage is not None and (stop is None or stop > count):
-            raise VideoDecodeError(str(index.damage), frame_idx=index.damage.frame_idx)
+            last = index.frame_pts[-1] if count else None
+            end = None if last is None else (count - 1, float(last * self._info.time_base))
+            raise dated(index.damage, self._info.path, end, self._info.average_rate)
         stop = count if stop is None else min(stop, count)
         held = max(1, _HELD_BYTES // (self._info.width * self._info.height * 3))
         while start < stop:
