@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from fractions import Fraction
 from typing import Literal, TypeAlias, get_args
 
@@ -19,6 +20,8 @@ from sam2track.models import Model
 from sam2track.object_track import ObjectTrack
 from sam2track.options import TrackingOptions
 from sam2track.postprocess import object_result
+from sam2track.preprocess import prepare_frame
+from sam2track.read_ahead import read_ahead
 from sam2track.recall import recall
 from sam2track.tracker import Tracker
 from sam2track.types import FrameResult, ObjectId, ObjectResult, RgbArray, VideoFrame
@@ -241,8 +244,20 @@ class Clip:
         due = self._due(reverse=reverse)
         if not due:
             return
+        with closing(self._frames_of(due, reverse=reverse)) as frames:
+            yield from self._tracked(frames, reverse=reverse)
+
+    def _frames_of(self, due: range, *, reverse: bool) -> Generator[VideoFrame, None, None]:
+        """The frames of a pass, decoded and preprocessed beside inference where there is something to decode."""
+        frames = self.source.frames(due.start, due.stop, reverse=reverse)
+        if isinstance(self.source, ArrayFrames):
+            yield from frames
+        else:
+            yield from read_ahead(prepare_frame(frame, self.model.constants) for frame in frames)
+
+    def _tracked(self, frames: Iterable[VideoFrame], *, reverse: bool) -> Iterator[FrameResult]:
         tracked_before: set[ObjectId] = set()
-        for frame in self.source.frames(due.start, due.stop, reverse=reverse):
+        for frame in frames:
             idx = frame.frame_idx
             active = [object_id for object_id, state in self.states.items() if state.is_next(idx, reverse=reverse)]
             for object_id in active:

@@ -47,6 +47,17 @@ class VideoFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedFrame(VideoFrame):
+    """A frame that was preprocessed beforehand, beside the inference of the frames before it.
+
+    Attributes:
+        pixel_values: (1, 3, S, S) float32, what `frame_to_pixel_values` makes of it for the model at hand.
+    """
+
+    pixel_values: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VideoInfo:
     """What a video's header and first frame say.
 

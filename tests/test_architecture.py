@@ -46,17 +46,18 @@ MAY_IMPORT: dict[str, str] = {
     "stream": "decoding errors picture types",
     "outputs": "errors types video",
     "frame_source": "errors types",
+    "read_ahead": "",
     "clip_records": "types",
     "clip_state": "clip_records errors object_track options outputs types",
     "recall": "clip_records frame_source memory_bank object_track prompts spec types",
-    "clip": "clip_records clip_state errors frame_source image_sequence models object_track options postprocess recall"
-    " tracker types video",
+    "clip": "clip_records clip_state errors frame_source image_sequence models object_track options postprocess"
+    " preprocess read_ahead recall tracker types video",
     "prompt_file": "errors types",
     "track_video": "clip models options prompt_file types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip errors graphs image_sequence models onnx_graph options outputs prompt_file prompts spec stream"
-    " tracker types version video",
+    "cli": "build clip errors graphs image_sequence models onnx_graph options outputs preprocess prompt_file prompts"
+    " read_ahead spec stream tracker types version video",
     "__main__": "cli",
 }
 

@@ -149,6 +149,7 @@ def test_json_is_one_document_on_stdout(sam2track_: Command, tmp_path: Path) -> 
         "frames": FRAMES,
         "provider": "CPUExecutionProvider",
         "not_seen": {"1": []},
+        "incomplete": None,
     }
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -162,5 +163,6 @@ def test_ctrl_c_at_any_frame_leaves_what_was_there(
 
     monkeypatch.setattr(owner, method, interrupted)
     run = sam2track_("clip.mp4", *CLICK, *direction, "--format", "png", "-o", "masks", "--overwrite")
+    assert not [thread for thread in threading.enumerate() if thread.name == "sam2track-read-ahead"]
     assert (run.code, run.out, run.err.strip()) == (130, "", "sam2track: interrupted; nothing was written")
     assert snapshot(tmp_path) == before

@@ -6,8 +6,8 @@ import itertools
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -82,23 +82,28 @@ def with_frames(prompts: Iterable[PromptEntry], source: Source, start: int) -> l
     return placed
 
 
-def results(job: Job, source: Source) -> Iterator[tuple[VideoFrame, FrameResult]]:
+def results(job: Job, source: Source) -> Generator[tuple[VideoFrame, FrameResult], None, None]:
     """Every frame of the range with its masks, in display order.
 
     One prompted frame and forward: frame by frame, in memory that does not grow. Otherwise the whole range is
     tracked first, and read once more.
     """
+    from sam2track.preprocess import prepare_frame
+    from sam2track.read_ahead import read_ahead
     from sam2track.stream import VideoStream
 
-    if isinstance(source, VideoStream):
+    if isinstance(source, VideoStream):  # none is read ahead: the newest frame is wanted, and reading may wait long
         with _interrupt_ends() as ended:
             live = itertools.takewhile(lambda frame: not ended.is_set(), source)
             yield from _bar(_frame_by_frame(job, live, None), job.quiet, "live", None)
     elif job.direction == "forward" and len(job.prompted) == 1:
-        frames = source.frames(job.start, job.stop)
+        constants = job.model.constants
+        frames = read_ahead(prepare_frame(frame, constants) for frame in source.frames(job.start, job.stop))
         total = None if source.info.frame_count is None else min(job.stop or sys.maxsize, source.info.frame_count)
         total = None if total is None else max(total - job.start, 0)
-        yield from _bar(_frame_by_frame(job, frames, _short_length(source)), job.quiet, source.info.path.name, total)
+        with closing(frames):
+            tracked = _frame_by_frame(job, frames, _short_length(source))
+            yield from _bar(tracked, job.quiet, source.info.path.name, total)
     else:
         yield from _whole(job, source)
 
@@ -131,15 +136,16 @@ def _frame_by_frame(
 
 def _whole(job: Job, source: Video | ImageSequence) -> Iterator[tuple[VideoFrame, FrameResult]]:
     from sam2track.clip import Clip
+    from sam2track.read_ahead import read_ahead
 
     clip = Clip(job.model, source, job.options, start=job.start, stop=job.stop)
     for prompt in job.prompts:
         clip.add_prompt(object_id=prompt.object_id, frame_idx=prompt.frame_idx, **prompt.arguments())
     for _ in _bar(_up_to_damage(clip, job.direction), job.quiet, "tracking", clip.due(job.direction)):
         pass
-    frames = _bar(source.frames(job.start, job.stop), job.quiet, "writing", len(clip.frames))
-    for frame in frames:
-        yield frame, clip.result(frame.frame_idx)
+    with closing(read_ahead(source.frames(job.start, job.stop))) as frames:
+        for frame in _bar(frames, job.quiet, "writing", len(clip.frames)):
+            yield frame, clip.result(frame.frame_idx)
 
 
 def _up_to_damage(clip: Clip, direction: Direction) -> Iterator[FrameResult]:

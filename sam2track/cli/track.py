@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -145,7 +145,7 @@ def _track(given: _Arguments) -> None:
             stack.enter_context(_mask_writer(output, given.output_format, source.info, objects, given.overwrite)),
             stack.enter_context(_sidecar_writer(sidecar, source.info, job, given.overwrite)),
         ]
-        written = _write(results(job, source), writers)
+        written = _write(stack.enter_context(closing(results(job, source))), writers)
     seconds = time.perf_counter() - started
     summary = Summary(
         output=str(output),
