@@ -56,8 +56,8 @@ def checked(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
-    """Open a file at its first video stream that is not cover art; it is closed with the `with` block."""
+def opened(path: Path, number: int = 0) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
+    """Open a file at one of its video streams, cover art not counted; it is closed with the `with` block."""
     import av
 
     try:
@@ -68,19 +68,29 @@ def opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoSt
     except Exception as error:
         raise VideoError(f"{path} cannot be opened as a video: {reason_of(error)}; {CURE}") from error
     with container:
-        yield container, video_stream_of(container, path)
+        yield container, video_stream_of(container, path, number)
 
 
-def video_stream_of(container: av.container.InputContainer, source: Path | str) -> av.VideoStream:
-    """The first video stream that is not cover art, its decoder set up; VideoError if there is none."""
-    for stream in container.streams.video:
-        if stream.codec_context is not None and not _is_cover_art(stream):
-            # Slices only. Threads of whole frames gain nothing measurable beside a tracker, they hold frames
-            # back, and with them PyAV loses the decoder's error, and frames, if it comes while draining.
-            stream.thread_type = "SLICE"
-            return stream
-    kinds = ", ".join(sorted({_kind(stream) for stream in container.streams})) or "no streams"
-    raise VideoError(f"{source} has no video that can be decoded, only {kinds}; give a file with video")
+def video_streams_of(container: av.container.InputContainer) -> list[av.VideoStream]:
+    """The video streams that can be decoded and are not cover art."""
+    streams = container.streams.video
+    return [stream for stream in streams if stream.codec_context is not None and not _is_cover_art(stream)]
+
+
+def video_stream_of(container: av.container.InputContainer, source: Path | str, number: int = 0) -> av.VideoStream:
+    """One of `video_streams_of`, its decoder set up; VideoError if there is none with this number."""
+    streams = video_streams_of(container)
+    if not streams:
+        kinds = ", ".join(sorted({_kind(stream) for stream in container.streams})) or "no streams"
+        raise VideoError(f"{source} has no video that can be decoded, only {kinds}; give a file with video")
+    if not 0 <= number < len(streams):
+        raise VideoError(
+            f"{source} has no video stream {number}; it has {len(streams)}, numbered from 0, cover art not counted"
+        )
+    # Slices only. Threads of whole frames gain nothing measurable beside a tracker, they hold frames
+    # back, and with them PyAV loses the decoder's error, and frames, if it comes while draining.
+    streams[number].thread_type = "SLICE"
+    return streams[number]
 
 
 def codec_of(stream: av.VideoStream) -> str:

@@ -50,6 +50,7 @@ def open_stream(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     timeout_s: float | None = 30.0,
+    stream: int = 0,
 ) -> VideoStream:
     """Open a live source; returns once its first frame is decoded.
 
@@ -61,17 +62,18 @@ def open_stream(
         options: FFmpeg's options for the protocol and the format, as {"rtsp_transport": "tcp"}. What comes
             while FFmpeg finds out about the source is kept; {"fflags": "nobuffer"} lets it go, and so begins later.
         timeout_s: After so many seconds without data a URL counts as lost. None waits forever.
+        stream: Which of its video streams to read, from 0.
 
     Raises:
         VideoError: It cannot be opened, has no video, or ends before the first frame.
     """
     name = _without_secrets(source)
     try:
-        container, stream = _connected(source, format, options, timeout_s)
+        container, opened_stream = _connected(source, format, options, timeout_s, stream)
     except VideoError as error:
         raise VideoError(_told(str(error), source)) from None
     try:
-        return VideoStream(container, stream, source)
+        return VideoStream(container, opened_stream, source)
     except VideoDecodeError as error:
         container.close()
         raise VideoError(f"{name} was lost before its first frame: {_told(str(error), source)}") from None
@@ -171,7 +173,7 @@ class VideoStream:
 
 
 def _connected(
-    source: str, format: str | None, options: Mapping[str, str] | None, timeout_s: float | None
+    source: str, format: str | None, options: Mapping[str, str] | None, timeout_s: float | None, number: int
 ) -> tuple[av.container.InputContainer, av.VideoStream]:
     import av
 
@@ -190,7 +192,7 @@ def _connected(
         cure = "check the address, and that it plays: ffplay SOURCE"
         raise VideoError(f"{name} cannot be opened as a live source: {reason_of(error)}; {cure}") from error
     try:
-        stream = video_stream_of(container, name)
+        stream = video_stream_of(container, name, number)
     except VideoError:
         container.close()
         raise

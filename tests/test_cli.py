@@ -318,7 +318,8 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown option": (["clip.mp4", "--clik", ON_DISC], "No such option"),
     # other commands
     "info of nothing": (["info", "nowhere"], "there is no model 'nowhere'"),
-    "info of a video": (["info", "clip.mp4"], "there is no model 'clip.mp4'"),
+    "info of no video": (["info", "text.mp4"], "text.mp4 cannot be opened as a video"),
+    "stream": (["clip.mp4", *CLICK, "--stream", "1"], "clip.mp4 has no video stream 1; it has 1, numbered from 0"),
     "build of nothing": (["build", "nowhere", "-o", "built"], "nowhere/config.json is missing"),
     "build of a video": (["build", "clip.mp4", "-o", "built"], "clip.mp4/config.json cannot be read"),
     "build to nowhere": (["build", str(CHECKPOINT)], "Missing option '-o'"),

@@ -163,8 +163,10 @@ def _short_length(source: Video | ImageSequence) -> int | None:
     from sam2track.spec import MAX_OBJECT_POINTERS
     from sam2track.video import Video, count_frames
 
-    at_most = MAX_OBJECT_POINTERS
-    length = count_frames(source.info.path, at_most) if isinstance(source, Video) else source.num_frames
+    if isinstance(source, Video):
+        length = count_frames(source.info.path, MAX_OBJECT_POINTERS, stream=source.info.stream)
+    else:
+        length = source.num_frames
     return length if length < MAX_OBJECT_POINTERS else None
 
 

@@ -63,6 +63,8 @@ class Summary:
 @click.option("--both", "direction", flag_value="both", help="Track to the end, and back from the prompted frame.")
 @click.option("--start", type=MomentType(), help="In point: the first frame to track, or its time.")
 @click.option("--stop", type=MomentType(), help="Out point: the frame to stop before, or its time.")
+@click.option("--stream", type=click.IntRange(0), default=0, show_default=True,
+              help="Which video stream to track; `sam2track info VIDEO` lists them.")  # fmt: skip
 @click.option(
     "--rate", type=RateType(), help="Pictures a second of an image sequence, such as 30000/1001. [default: 24]"
 )
@@ -114,6 +116,7 @@ class _Arguments:
     direction: Literal["backward", "both"] | None
     start: Moment | None
     stop: Moment | None
+    stream: int
     rate: Fraction | None
     output: Path | None
     output_format: Format
@@ -218,11 +221,14 @@ def _opened(given: _Arguments) -> Source:
     from sam2track.stream import is_stream, open_stream
     from sam2track.video import open_video
 
-    if not is_stream(given.source) and is_image_sequence(given.source):
+    live = is_stream(given.source)
+    if not live and is_image_sequence(given.source):
+        if given.stream:
+            raise PromptError(f"got --stream with {given.source}; pictures have no streams")
         return open_images(given.source, given.rate or 24)
     if given.rate is not None:
         raise PromptError(f"got --rate with {given.source}; a video has times of its own, only pictures need a rate")
-    return open_stream(given.source) if is_stream(given.source) else open_video(given.source)
+    return open_stream(given.source, stream=given.stream) if live else open_video(given.source, stream=given.stream)
 
 
 def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) -> None:
