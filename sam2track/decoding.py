@@ -4,8 +4,9 @@ Damage: reading stops at the first thing FFmpeg reports (a failed read, a packet
 that the decoder calls corrupt), because a picture patched up by error concealment would silently
 spoil every mask after it. Frames the decoder still holds back at that moment are dropped as well:
 behind a gap their numbers could not be trusted. What FFmpeg conceals and only logs (damaged
-H.264 macroblocks), or never notices (HEVC, VP9, packets lost in an MPEG-TS), passes here too. So does
-a cut that looks like an end (MKV, MPEG-TS): the last frame or two can lie behind a gap.
+H.264 macroblocks, a cut in MKV) is noticed within `concealment.noticing`; what it never notices (HEVC,
+VP9, packets lost in an MPEG-TS) passes here too. So does a cut that looks like an end (MPEG-TS): the
+last frame or two can lie behind a gap.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from sam2track.concealment import Concealment, is_noticing
 from sam2track.errors import VideoDecodeError, VideoError
 
 if TYPE_CHECKING:
@@ -89,8 +91,11 @@ def video_stream_of(container: av.container.InputContainer, source: Path | str, 
         )
     # Slices only. Threads of whole frames gain nothing measurable beside a tracker, they hold frames
     # back, and with them PyAV loses the decoder's error, and frames, if it comes while draining.
-    streams[number].thread_type = "SLICE"
-    return streams[number]
+    stream = streams[number]
+    stream.thread_type = "SLICE"
+    if is_noticing() and codec_of(stream) == "h264":
+        stream.codec_context.thread_count = 1  # only this thread's log is known to be of this stream
+    return stream
 
 
 def codec_of(stream: av.VideoStream) -> str:
@@ -135,9 +140,13 @@ def demuxed(stream: av.VideoStream) -> Iterator[VideoPacket]:
 def next_packet(packets: Iterator[VideoPacket], source: Path | str, frame_idx: int) -> VideoPacket | None:
     """The next packet, None at the end; VideoDecodeError, for frame `frame_idx`, if it cannot be read."""
     try:
-        return next(packets, None)
+        with Concealment() as log:
+            packet = next(packets, None)
     except Exception as error:  # as in opened
         raise damaged(source, frame_idx, reason_of(error)) from error
+    if log.found and isinstance(source, Path):  # a live source may well end in the middle of an element
+        raise damaged(source, frame_idx, f"the file is cut off or damaged ({log.found})")
+    return packet
 
 
 def pictures_of(packet: VideoPacket, source: Path | str, frame_idx: int) -> Iterator[av.VideoFrame]:
@@ -147,9 +156,12 @@ def pictures_of(packet: VideoPacket, source: Path | str, frame_idx: int) -> Iter
     if packet.is_corrupt and packet.stream.container.format.name != "mpegts":
         raise damaged(source, frame_idx, "a packet is damaged or cut short")
     try:
-        frames = packet.decode()
+        with Concealment() as log:
+            frames = packet.decode()
     except Exception as error:  # as in opened
         raise damaged(source, frame_idx, reason_of(error)) from error
+    if log.found:  # without a delay the first of these frames is the bad one, else it is one that is held back
+        raise damaged(source, frame_idx, f"the decoder would have to patch up a picture ({log.found})")
     for number, frame in enumerate(frames, frame_idx):
         if frame.is_corrupt:
             raise damaged(source, number, "the decoder reports a corrupt frame")

@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, str] = {
     "models": "errors graphs onnx_graph spec types",
     "object_track": "errors memory_bank memory_tokens options postprocess prompts spec tracked_frames types",
     "tracker": "errors models object_track options postprocess preprocess prompts types",
-    "decoding": "errors",
+    "concealment": "",
+    "decoding": "concealment errors",
     "picture": "decoding orientation types",
     "keyframes": "",
     "packet_index": "decoding errors keyframes",
@@ -56,15 +57,15 @@ MAY_IMPORT: dict[str, str] = {
     "track_video": "clip models options prompt_file types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip errors graphs image_sequence models onnx_graph options outputs preprocess prompt_file prompts"
-    " read_ahead spec stream tracker types version video",
+    "cli": "build clip concealment errors graphs image_sequence models onnx_graph options outputs preprocess"
+    " prompt_file prompts read_ahead spec stream tracker types version video",
     "__main__": "cli",
 }
 
 # Who may use a package of somebody else's; for all others it is out of bounds.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
-    "av": ("decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
+    "av": ("concealment", "decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
     "onnx": ("build",),
     "safetensors": ("build",),
     "click": ("cli",),

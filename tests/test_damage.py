@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 import signal
 import threading
 from pathlib import Path
 from typing import Any
 
+import av
+import av.logging
 import cv2
 import media
+import numpy as np
 import pytest
 from command import ON_DISC, Command, names, read_sidecar, refused, snapshot
 
 import sam2track
+from sam2track.concealment import noticing
+from sam2track.errors import VideoDecodeError
 from sam2track.outputs import PngWriter
 from sam2track.tracker import Tracker
 
@@ -166,3 +172,67 @@ def test_ctrl_c_at_any_frame_leaves_what_was_there(
     assert not [thread for thread in threading.enumerate() if thread.name == "sam2track-read-ahead"]
     assert (run.code, run.out, run.err.strip()) == (130, "", "sam2track: interrupted; nothing was written")
     assert snapshot(tmp_path) == before
+
+
+# -- what FFmpeg conceals -----------------------------------------------------------------------------------------
+
+
+def _spoilt(path: Path, number: int, span: int = 60) -> None:
+    """Spoil a packet from its middle on, so that its headers stay good."""
+    data = bytearray(path.read_bytes())
+    begin, end = media.packet_ends(path)[number - 1 : number + 1]
+    middle = (begin + end) // 2
+    for at in range(middle, min(end - 1, middle + span)):
+        data[at] ^= 0x5A
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("slices", [1, 4])
+@pytest.mark.parametrize("name", ["clip.mkv", "clip.mp4"])
+def test_what_h264_conceals_is_noticed_where_the_log_may_be_read(
+    tmp_path: Path, name: str, slices: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"g": "8", "bf": "2", "x264-params": f"slices={slices}"}
+    path = media.make_video(tmp_path / name, frames=24, size=(320, 192), options=options)
+    clean = [frame.rgb for frame in sam2track.open_video(path)]
+    with noticing():
+        assert len(list(sam2track.open_video(path))) == 24
+    _spoilt(path, 11)
+    before = av.logging.get_level()
+    for _ in range(2):  # the same message once more is a message too
+        with noticing(), pytest.raises(VideoDecodeError, match=r"patch up a picture|cannot be read") as caught:
+            for idx, frame in enumerate(sam2track.open_video(path)):
+                assert np.array_equal(frame.rgb, clean[idx]), "no spoilt picture comes out"
+        assert 5 <= caught.value.frame_idx <= 12
+    assert av.logging.get_level() == before
+    assert capfd.readouterr() == ("", "") and not caplog.records
+
+
+def test_a_cut_in_mkv_is_no_end(sam2track_: Command, tmp_path: Path) -> None:
+    path = media.make_video(tmp_path / "cut.mkv", frames=24, options={"bf": "0"})
+    path.write_bytes(path.read_bytes()[: media.packet_ends(path)[15] - 9])
+    run = sam2track_("cut.mkv", *CLICK)
+    assert run.code == 1 and "from frame 15 (0.600 s) on: the file is cut off or damaged" in run.err
+    assert len(read_sidecar(tmp_path / "cut.overlay.json").frames) == 15
+
+
+def test_most_flipped_bytes_of_h264_are_noticed(tmp_path: Path) -> None:
+    path = media.make_video(tmp_path / "clip.mkv", frames=24, size=(320, 192), options={"g": "8", "bf": "2"})
+    clean, data, ends = [f.rgb for f in sam2track.open_video(path)], path.read_bytes(), media.packet_ends(path)
+    rng = random.Random(7)
+    harmed = noticed = 0
+    for _ in range(20):
+        number = rng.randrange(2, 22)
+        spoilt = bytearray(data)
+        spoilt[rng.randrange((ends[number - 1] + ends[number]) // 2, ends[number])] ^= rng.randrange(1, 256)
+        path.write_bytes(spoilt)
+        found = []
+        try:
+            with noticing():
+                found += [frame.rgb for frame in sam2track.open_video(path)]
+        except VideoDecodeError:
+            noticed += 1
+            harmed += 1
+        else:
+            harmed += not all(map(np.array_equal, found, clean))
+    assert noticed >= 0.6 * harmed > 6

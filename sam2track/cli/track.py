@@ -132,11 +132,13 @@ class _Arguments:
 
 
 def _track(given: _Arguments) -> None:
+    from sam2track.concealment import noticing
     from sam2track.models import load
 
     started = time.perf_counter()
     prompts = _prompts(given)
     with ExitStack() as stack:
+        stack.enter_context(noticing())
         source = _opened(given)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
