@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from fractions import Fraction
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -14,15 +15,19 @@ from sam2track.clip_records import ObjectRecord, ObjectState
 from sam2track.clip_state import ClipIdentity, read_state, thumbnail, write_state
 from sam2track.errors import FrameError, PromptError, TrackerStateError
 from sam2track.frame_source import ArrayFrames, FrameSource
+from sam2track.image_sequence import ImageSequence, is_image_sequence, open_images
 from sam2track.models import Model
 from sam2track.object_track import ObjectTrack
 from sam2track.options import TrackingOptions
 from sam2track.postprocess import object_result
+from sam2track.preprocess import prepare_frame
+from sam2track.read_ahead import read_ahead
 from sam2track.recall import recall
 from sam2track.tracker import Tracker, is_index
 from sam2track.types import FrameResult, ObjectId, ObjectResult, RgbArray, VideoFrame
 from sam2track.video import Video, open_video
 
+ClipSource: TypeAlias = str | os.PathLike[str] | Video | ImageSequence | Sequence[RgbArray]
 Direction: TypeAlias = Literal["forward", "backward", "both"]
 
 
@@ -40,7 +45,8 @@ class Clip:
 
     Args:
         model: From `sam2track.load`.
-        source: A path, an opened video, or frames in memory: (height, width, 3) uint8 RGB each.
+        source: A path (of a video, or of pictures as in `open_images`), what `open_video` or `open_images` gave, or
+            frames in memory: (height, width, 3) uint8 RGB each.
         options: What may be set about tracking.
         start: The first frame to track (in point).
         stop: The frame to stop before (out point); None for the end.
@@ -60,7 +66,7 @@ class Clip:
     def __init__(
         self,
         model: Model,
-        source: str | os.PathLike[str] | Video | Sequence[RgbArray],
+        source: ClipSource,
         options: TrackingOptions | None = None,
         *,
         start: int = 0,
@@ -239,8 +245,20 @@ class Clip:
         due = self._due(reverse=reverse)
         if not due:
             return
+        with closing(self._frames_of(due, reverse=reverse)) as frames:
+            yield from self._tracked(frames, reverse=reverse)
+
+    def _frames_of(self, due: range, *, reverse: bool) -> Generator[VideoFrame, None, None]:
+        """The frames of a pass, decoded and preprocessed beside inference where there is something to decode."""
+        frames = self.source.frames(due.start, due.stop, reverse=reverse)
+        if isinstance(self.source, ArrayFrames):
+            yield from frames
+        else:
+            yield from read_ahead(prepare_frame(frame, self.model.constants) for frame in frames)
+
+    def _tracked(self, frames: Iterable[VideoFrame], *, reverse: bool) -> Iterator[FrameResult]:
         tracked_before: set[ObjectId] = set()
-        for frame in self.source.frames(due.start, due.stop, reverse=reverse):
+        for frame in frames:
             idx = frame.frame_idx
             active = [object_id for object_id, state in self.states.items() if state.is_next(idx, reverse=reverse)]
             for object_id in active:
@@ -300,7 +318,7 @@ class Clip:
         cls,
         path: str | os.PathLike[str],
         model: Model,
-        source: str | os.PathLike[str] | Video | Sequence[RgbArray],
+        source: ClipSource,
     ) -> Clip:
         """A clip as it was saved.
 
@@ -387,11 +405,11 @@ def _passes(direction: Direction) -> list[bool]:
     return {"forward": [False], "backward": [True], "both": [False, True]}[direction]
 
 
-def _frame_source(source: str | os.PathLike[str] | Video | Sequence[RgbArray]) -> FrameSource:
-    if isinstance(source, Video):
+def _frame_source(source: ClipSource) -> FrameSource:
+    if isinstance(source, (Video, ImageSequence)):
         return source
     if isinstance(source, (str, os.PathLike)):
-        return open_video(source)
+        return open_images(source) if is_image_sequence(source) else open_video(source)
     if isinstance(source, (Sequence, np.ndarray)) and not isinstance(source, bytes):
         return ArrayFrames(cast("Sequence[RgbArray]", source))
     raise FrameError(

@@ -19,6 +19,7 @@ from sam2track.types import (
     MaskOutcome,
     ObjectId,
     ObjectResult,
+    PreparedFrame,
     RgbArray,
     TrackEvent,
     VideoFrame,
@@ -316,7 +317,8 @@ class Tracker:
 
     def _encode(self, frame: VideoFrame) -> EncodedFrame:
         """Image features of a frame: computed once for all objects and all clicks on it."""
-        pixel_values = frame_to_pixel_values(frame.rgb, self._constants)
+        prepared = frame.pixel_values if isinstance(frame, PreparedFrame) else None
+        pixel_values = frame_to_pixel_values(frame.rgb, self._constants) if prepared is None else prepared
         if self._encoded is not None and self._encoded.frame_idx == frame.frame_idx:
             if not np.array_equal(self._encoded.pixel_values, pixel_values):
                 raise FrameError(

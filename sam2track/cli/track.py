@@ -6,23 +6,26 @@ import json
 import os
 import sys
 import time
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from sam2track.cli.prompts import Coordinates, Moment, MomentType, collect_prompts
+from sam2track.cli.prompts import Coordinates, Moment, MomentType, RateType, collect_prompts
 from sam2track.cli.run import Absences, Job, index_of, results, with_frames
-from sam2track.errors import OutputError, OutputExistsError, PromptError
+from sam2track.errors import OutputError, OutputExistsError, PromptError, VideoDecodeError
 
 if TYPE_CHECKING:
+    from sam2track.cli.run import Source
+    from sam2track.image_sequence import ImageSequence
     from sam2track.models import Model
     from sam2track.outputs import MaskWriter, SidecarModel, SidecarPrompt
     from sam2track.prompt_file import PromptEntry
-    from sam2track.stream import VideoStream
-    from sam2track.types import VideoInfo
+    from sam2track.types import FrameResult, VideoFrame, VideoInfo
     from sam2track.video import Video
 
 SIDECAR_START = b'{"schema_version"'
@@ -41,6 +44,7 @@ class Summary:
     frames_per_second: float
     provider: str
     not_seen: dict[str, list[list[int]]]
+    incomplete: str | None
 
 
 @click.command(no_args_is_help=False)
@@ -59,6 +63,11 @@ class Summary:
 @click.option("--both", "direction", flag_value="both", help="Track to the end, and back from the prompted frame.")
 @click.option("--start", type=MomentType(), help="In point: the first frame to track, or its time.")
 @click.option("--stop", type=MomentType(), help="Out point: the frame to stop before, or its time.")
+@click.option("--stream", type=click.IntRange(0), default=0, show_default=True,
+              help="Which video stream to track; `sam2track info VIDEO` lists them.")  # fmt: skip
+@click.option(
+    "--rate", type=RateType(), help="Pictures a second of an image sequence, such as 30000/1001. [default: 24]"
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="Output file, or folder for png. [default: VIDEO's name in the current folder]")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["overlay", "png"]), default="overlay", show_default=True,
@@ -77,7 +86,8 @@ def track(**given: Any) -> None:
     """Track objects through VIDEO and write an overlay video or masks, and a JSON file with the scores.
 
     Coordinates are pixels of the displayed frame, x to the right, y down, from the top left corner. VIDEO is a
-    file, or a live source: a device such as /dev/video0, or a URL. Ctrl-C ends a live source.
+    file; a folder of pictures, the first of them, or a pattern such as shot.%04d.png; or a live source: a device
+    such as /dev/video0, or a URL. Ctrl-C ends a live source.
 
     \b
     Examples:
@@ -85,6 +95,7 @@ def track(**given: Any) -> None:
       sam2track video.mp4 --click 412,230 --frame 40 --both
       sam2track video.mp4 --box 100,80,300,400 --not 300,80 --start 2s --stop 8s -o cut.mp4
       sam2track video.mp4 --click 412,230 --click 2:90,310 --format png -o masks
+      sam2track shot.1001.png --rate 24 --click 412,230 --format png -o masks
       sam2track rtsp://camera/stream --click 412,230 --stop 500
     """
     _track(_Arguments(**given))
@@ -105,6 +116,8 @@ class _Arguments:
     direction: Literal["backward", "both"] | None
     start: Moment | None
     stop: Moment | None
+    stream: int
+    rate: Fraction | None
     output: Path | None
     output_format: Format
     model: str
@@ -119,15 +132,17 @@ class _Arguments:
 
 
 def _track(given: _Arguments) -> None:
+    from sam2track.concealment import noticing
     from sam2track.models import load
 
     started = time.perf_counter()
     prompts = _prompts(given)
     with ExitStack() as stack:
-        source = _opened(given.source)
+        stack.enter_context(noticing())
+        source = _opened(given)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
-        output, sidecar = _output_paths(source.info.path, given.output, given.output_format)
+        output, sidecar = _output_paths(_name_of(source.info), given.output, given.output_format)
         _refuse_existing(sidecar, given.overwrite)
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
         objects = len({prompt.object_id for prompt in job.prompts})
@@ -135,28 +150,53 @@ def _track(given: _Arguments) -> None:
             stack.enter_context(_mask_writer(output, given.output_format, source.info, objects, given.overwrite)),
             stack.enter_context(_sidecar_writer(sidecar, source.info, job, given.overwrite)),
         ]
-        frames, absences = 0, Absences()
-        for frame, result in results(job, source):
-            for writer in writers:
-                writer.write(frame, result)
-            absences.note(result)
-            frames += 1
-        for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
-            writer.close()
+        written = _write(stack.enter_context(closing(results(job, source))), writers)
     seconds = time.perf_counter() - started
     summary = Summary(
         output=str(output),
         sidecar=str(sidecar),
-        frames=frames,
+        frames=written.frames,
         seconds=round(seconds, 3),
-        frames_per_second=round(frames / seconds, 2),
+        frames_per_second=round(written.frames / seconds, 2),
         provider=job.model.provider,
-        not_seen={str(object_id): ranges for object_id, ranges in absences.ranges.items()},
+        not_seen={str(object_id): ranges for object_id, ranges in written.absences.ranges.items()},
+        incomplete=None if written.damage is None else str(written.damage),
     )
     if given.as_json:
         click.echo(json.dumps(asdict(summary)))
     elif not given.quiet:
-        click.echo("\n".join([_told(summary), *absences.lines()]), err=True)
+        click.echo("\n".join([_told(summary), *written.absences.lines()]), err=True)
+    if written.damage is not None:
+        raise written.damage
+
+
+@dataclass(slots=True)
+class _Written:
+    """What went into the outputs, and why it is not all of the source, if so."""
+
+    frames: int = 0
+    absences: Absences = field(default_factory=Absences)
+    damage: VideoDecodeError | None = None
+
+
+def _write(tracked: Iterator[tuple[VideoFrame, FrameResult]], writers: list[MaskWriter]) -> _Written:
+    """Writes all frames; of a damaged source those before the damage, if there is an object on any."""
+    written = _Written()
+    try:
+        for frame, result in tracked:
+            for writer in writers:
+                writer.write(frame, result)
+            written.absences.note(result)
+            written.frames += 1
+    except VideoDecodeError as error:
+        if not written.absences.ranges:
+            raise
+        written.damage = error.with_traceback(None)
+    for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
+        if written.damage is not None and (note_damage := getattr(writer, "note_damage", None)) is not None:
+            note_damage(written.damage)
+        writer.close()
+    return written
 
 
 def _told(summary: Summary) -> str:
@@ -178,13 +218,19 @@ def _prompts(given: _Arguments) -> list[PromptEntry]:
     return prompts
 
 
-def _opened(source: str) -> Video | VideoStream:
+def _opened(given: _Arguments) -> Source:
+    from sam2track.image_sequence import is_image_sequence, open_images
     from sam2track.stream import is_stream, open_stream
     from sam2track.video import open_video
 
-    if is_stream(source):
-        return open_stream(source)
-    return open_video(source)
+    live = is_stream(given.source)
+    if not live and is_image_sequence(given.source):
+        if given.stream:
+            raise PromptError(f"got --stream with {given.source}; pictures have no streams")
+        return open_images(given.source, given.rate or 24)
+    if given.rate is not None:
+        raise PromptError(f"got --rate with {given.source}; a video has times of its own, only pictures need a rate")
+    return open_stream(given.source, stream=given.stream) if live else open_video(given.source, stream=given.stream)
 
 
 def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) -> None:
@@ -196,10 +242,10 @@ def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) 
         )
 
 
-def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStream, model: Model) -> Job:
+def _job(given: _Arguments, prompts: list[PromptEntry], source: Source, model: Model) -> Job:
     """Everything checked before any work."""
     from sam2track.options import TrackingOptions
-    from sam2track.video import Video
+    from sam2track.stream import VideoStream
 
     start, stop = index_of(given.start, source) or 0, index_of(given.stop, source)
     job = Job(
@@ -217,7 +263,7 @@ def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStr
     )
     if stop is not None and stop <= start:
         raise PromptError(f"got --stop at frame {stop} and --start at frame {start}; expected it after the start")
-    if isinstance(source, Video):
+    if not isinstance(source, VideoStream):
         _check_range(job, source)
     elif job.direction != "forward" or start or len(job.prompted) > 1:
         raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
@@ -225,7 +271,7 @@ def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStr
     return job
 
 
-def _check_range(job: Job, source: Video) -> None:
+def _check_range(job: Job, source: Video | ImageSequence) -> None:
     """Frame 0 is always there; the others are only looked for if they are asked for."""
     named = [job.start, *job.prompted, (job.stop or 1) - 1]
     if max(named) > 0 and max(named) >= (count := source.num_frames):
@@ -249,10 +295,17 @@ def _check_prompts(prompts: list[PromptEntry], info: VideoInfo, model: Model) ->
         so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
 
 
-def _output_paths(video: Path, output: Path | None, output_format: Format) -> tuple[Path, Path]:
+def _name_of(info: VideoInfo) -> str:
+    """What outputs are called after: shot.1001.png and 0001.png in shot/ both give "shot"."""
+    if not info.files:
+        return info.path.stem
+    return Path(info.files[0]).stem.rstrip("0123456789").rstrip(" ._-") or info.path.name or "images"
+
+
+def _output_paths(name: str, output: Path | None, output_format: Format) -> tuple[Path, Path]:
     """Where the masks and the sidecar go."""
     if output is None:
-        output = Path(f"{video.stem}.overlay.mp4" if output_format == "overlay" else f"{video.stem}.masks")
+        output = Path(f"{name}.overlay.mp4" if output_format == "overlay" else f"{name}.masks")
     if output.name in ("", ".."):
         raise OutputError(f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks")
     sidecar = output.with_suffix(".json") if output_format == "overlay" else output.with_name(f"{output.name}.json")
@@ -277,7 +330,7 @@ def _mask_writer(output: Path, output_format: Format, info: VideoInfo, objects: 
     from sam2track.outputs import OverlayWriter, PngWriter
 
     if output_format == "png":
-        return PngWriter(output, indexed=objects > 1, overwrite=overwrite)
+        return PngWriter(output, info, indexed=objects > 1, overwrite=overwrite)
     return OverlayWriter(output, info, overwrite=overwrite)
 
 
