@@ -31,12 +31,14 @@ class VideoFrame:
         frame_idx: Position in display order, from 0.
         pts: Presentation time in units of `time_base`; None if the source has none.
         time_base: Seconds per unit of `pts`; None if the source has none.
+        duration: How long it is shown, in units of `time_base`; None if the source does not say, or has B-frames.
     """
 
     rgb: RgbArray
     frame_idx: int
     pts: int | None = None
     time_base: Fraction | None = None
+    duration: int | None = None
 
     @property
     def time_s(self) -> float | None:
@@ -63,6 +65,8 @@ class VideoInfo:
         has_audio: Whether there is at least one audio stream.
         colour_primaries: H.273 code of the RGB primaries; 2 if the source does not say.
         colour_transfer: H.273 code of the transfer characteristic; 2 if the source does not say.
+        has_b_frames: Whether frames are stored in another order than they are shown in; then the durations in the
+            file are not those of the frames beside them.
     """
 
     path: Path
@@ -77,6 +81,7 @@ class VideoInfo:
     mirrored: bool = False
     colour_primaries: int = 2
     colour_transfer: int = 2
+    has_b_frames: bool = False
 
 
 @dataclass(frozen=True, slots=True)

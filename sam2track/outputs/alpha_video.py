@@ -1,0 +1,47 @@
+"""The video with an alpha channel, all objects together -> a file that editors lay over another one.
+
+Alpha is straight (not premultiplied): colours are the source's, also where alpha is low. If an editor
+asks, say so; taken for premultiplied, edges get dark or bright rims. What lies further than a margin outside is
+black, so that the file does not hold what was cut out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sam2track.matte import union_alpha
+from sam2track.outputs.cutout import with_alpha
+from sam2track.outputs.encode import VideoCodec
+from sam2track.outputs.video_file import VideoFileWriter
+from sam2track.types import FrameResult, VideoFrame
+
+
+class _AlphaWriter(VideoFileWriter):
+    has_soft_edges = True
+
+    def _picture(self, frame: VideoFrame, result: FrameResult) -> NDArray[np.uint8]:
+        return with_alpha(frame.rgb, union_alpha(frame, result, self._matte, np.uint8))
+
+
+class Prores4444Writer(_AlphaWriter):
+    """ProRes 4444 in QuickTime: colours nearly lossless, alpha lossless. Large."""
+
+    # The vendor is what Apple's own encoders write; some programs refuse others.
+    codec = VideoCodec(
+        "prores_ks", "rgba", "yuva444p10le", (".mov",), {"profile": "4444", "alpha_bits": "16", "vendor": "apl0"}
+    )
+
+
+class Vp9AlphaWriter(_AlphaWriter):
+    """VP9 with alpha in WebM, as browsers show it. Small, both colours and alpha lossy."""
+
+    # Alpha is a stream of its own beside the pictures; reference frames made of several would not fit it.
+    codec = VideoCodec(
+        "libvpx-vp9",
+        "rgba",
+        "yuva420p",
+        (".webm",),
+        {"auto-alt-ref": "0", "crf": "18", "b": "0", "deadline": "good", "cpu-used": "5", "row-mt": "1"},
+        stores_aspect=False,
+    )
