@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, str] = {
     "preprocess": "errors spec types",
     "prompts": "errors spec types",
     "postprocess": "options types",
+    "matte": "errors postprocess types",
     "onnx_graph": "errors spec types",
     "graphs": "errors memory_tokens onnx_graph spec types",
     "models": "errors graphs onnx_graph spec types",
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, str] = {
     "random_access": "decoding errors packet_index",
     "video": "decoding errors picture random_access types",
     "stream": "decoding errors picture types",
-    "outputs": "errors types video",
+    "outputs": "errors matte types video",
     "frame_source": "errors types",
     "clip_records": "types",
     "clip_state": "clip_records errors object_track options outputs types",
@@ -53,8 +54,8 @@ MAY_IMPORT: dict[str, str] = {
     "track_video": "clip models options prompt_file types video",
     "build": "errors spec types",
     "__init__": "clip errors models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip errors graphs models onnx_graph options outputs prompt_file prompts spec stream tracker types"
-    " version video",
+    "cli": "build clip errors graphs matte models onnx_graph options outputs prompt_file prompts spec stream tracker"
+    " types version video",
     "__main__": "cli",
 }
 
@@ -63,6 +64,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
     "av": ("decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
     "onnx": ("build",),
+    "pycocotools": ("outputs",),
     "safetensors": ("build",),
     "click": ("cli",),
     "tqdm": ("cli",),

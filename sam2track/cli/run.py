@@ -49,6 +49,11 @@ class Job:
     quiet: bool
 
     @property
+    def object_ids(self) -> list[int | str]:
+        """All objects, in the order in which they are first prompted."""
+        return list(dict.fromkeys(prompt.object_id for prompt in self.prompts))
+
+    @property
     def prompted(self) -> list[int]:
         """The prompted frames, in order."""
         return sorted({prompt.frame_idx or 0 for prompt in self.prompts})

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sam2track.cli.help import GroupedCommand
+from sam2track.cli.outputs import HEADINGS, TABLES, OutputRequest, output_options
 from sam2track.cli.prompts import Coordinates, Moment, MomentType, collect_prompts
 from sam2track.cli.run import Absences, Job, index_of, results, with_frames
-from sam2track.errors import OutputError, OutputExistsError, PromptError
+from sam2track.errors import PromptError
 
 if TYPE_CHECKING:
     from sam2track.models import Model
-    from sam2track.outputs import MaskWriter, SidecarModel, SidecarPrompt
     from sam2track.prompt_file import PromptEntry
     from sam2track.stream import VideoStream
     from sam2track.types import VideoInfo
     from sam2track.video import Video
 
-SIDECAR_START = b'{"schema_version"'
-
-Format = Literal["overlay", "png"]
+_HEADINGS = {
+    "What to track": ("clicks", "nots", "boxes", "masks", "prompt_file", "moment", "object_id"),
+    "Which frames": ("direction", "start", "stop"),
+    **HEADINGS,
+    "Model": ("model", "device", "threads", "max_prompted", "memory_min_iou", "report_min_iou"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What was done, for `--json`."""
 
-    output: str
+    outputs: list[str]
     sidecar: str
     frames: int
     seconds: float
@@ -43,7 +46,7 @@ class Summary:
     not_seen: dict[str, list[list[int]]]
 
 
-@click.command(no_args_is_help=False)
+@click.command(cls=GroupedCommand, headings=_HEADINGS, tables=TABLES, no_args_is_help=False)
 @click.argument("source", metavar="VIDEO", type=click.Path(path_type=str))
 @click.option("--click", "clicks", multiple=True, type=Coordinates(2), help="A point inside the object. Repeatable.")
 @click.option("--not", "nots", multiple=True, type=Coordinates(2), help="A point outside the object. Repeatable.")
@@ -59,10 +62,7 @@ class Summary:
 @click.option("--both", "direction", flag_value="both", help="Track to the end, and back from the prompted frame.")
 @click.option("--start", type=MomentType(), help="In point: the first frame to track, or its time.")
 @click.option("--stop", type=MomentType(), help="Out point: the frame to stop before, or its time.")
-@click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="Output file, or folder for png. [default: VIDEO's name in the current folder]")  # fmt: skip
-@click.option("--format", "output_format", type=click.Choice(["overlay", "png"]), default="overlay", show_default=True,
-              help="A video with the masks drawn in, or one PNG mask a frame.")  # fmt: skip
+@output_options
 @click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
@@ -70,11 +70,10 @@ class Summary:
               help="Prompted frames a frame attends to: the first and the nearest; 0 for all.")  # fmt: skip
 @click.option("--memory-min-iou", type=click.FloatRange(0, 1), help="Keep frames of lower predicted IoU out of memory.")
 @click.option("--report-min-iou", type=click.FloatRange(0, 1), help="Empty masks where the predicted IoU is lower.")
-@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="A summary as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no messages but errors.")
 def track(**given: Any) -> None:
-    """Track objects through VIDEO and write an overlay video or masks, and a JSON file with the scores.
+    """Track objects through VIDEO and write their masks in one of many formats, and a JSON file with the scores.
 
     Coordinates are pixels of the displayed frame, x to the right, y down, from the top left corner. VIDEO is a
     file, or a live source: a device such as /dev/video0, or a URL. Ctrl-C ends a live source.
@@ -85,9 +84,11 @@ def track(**given: Any) -> None:
       sam2track video.mp4 --click 412,230 --frame 40 --both
       sam2track video.mp4 --box 100,80,300,400 --not 300,80 --start 2s --stop 8s -o cut.mp4
       sam2track video.mp4 --click 412,230 --click 2:90,310 --format png -o masks
+      sam2track video.mp4 --click 412,230 --soft --format prores4444 -o cut.mov
       sam2track rtsp://camera/stream --click 412,230 --stop 500
     """
-    _track(_Arguments(**given))
+    request = OutputRequest.take_from(given)
+    _track(_Arguments(**given), request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +106,17 @@ class _Arguments:
     direction: Literal["backward", "both"] | None
     start: Moment | None
     stop: Moment | None
-    output: Path | None
-    output_format: Format
     model: str
     device: Literal["auto", "cpu", "cuda"]
     threads: int
     max_prompted: int
     memory_min_iou: float | None
     report_min_iou: float | None
-    overwrite: bool
     as_json: bool
     quiet: bool
 
 
-def _track(given: _Arguments) -> None:
+def _track(given: _Arguments, request: OutputRequest) -> None:
     from sam2track.models import load
 
     started = time.perf_counter()
@@ -127,13 +125,11 @@ def _track(given: _Arguments) -> None:
         source = _opened(given.source)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
-        output, sidecar = _output_paths(source.info.path, given.output, given.output_format)
-        _refuse_existing(sidecar, given.overwrite)
+        output, sidecar = request.paths(source.info.path)
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
-        objects = len({prompt.object_id for prompt in job.prompts})
         writers = [
-            stack.enter_context(_mask_writer(output, given.output_format, source.info, objects, given.overwrite)),
-            stack.enter_context(_sidecar_writer(sidecar, source.info, job, given.overwrite)),
+            stack.enter_context(request.mask_writer(output, source.info, job)),
+            stack.enter_context(request.sidecar_writer(sidecar, source.info, job)),
         ]
         frames, absences = 0, Absences()
         for frame, result in results(job, source):
@@ -145,7 +141,7 @@ def _track(given: _Arguments) -> None:
             writer.close()
     seconds = time.perf_counter() - started
     summary = Summary(
-        output=str(output),
+        outputs=[str(path) for path in request.outputs(output, job)],
         sidecar=str(sidecar),
         frames=frames,
         seconds=round(seconds, 3),
@@ -163,7 +159,7 @@ def _told(summary: Summary) -> str:
     return (
         f"{summary.frames} {'frame' if summary.frames == 1 else 'frames'} in {summary.seconds:.1f} s "
         f"({summary.frames_per_second:.1f} a second, {summary.provider}): "
-        f"{summary.output}, scores in {summary.sidecar}"
+        f"{', '.join(summary.outputs)}, scores in {summary.sidecar}"
     )
 
 
@@ -247,53 +243,3 @@ def _check_prompts(prompts: list[PromptEntry], info: VideoInfo, model: Model) ->
         place = (prompt.object_id, prompt.frame_idx)
         made = make_prompt((info.height, info.width), model.constants.image_size, **prompt.arguments())
         so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
-
-
-def _output_paths(video: Path, output: Path | None, output_format: Format) -> tuple[Path, Path]:
-    """Where the masks and the sidecar go."""
-    if output is None:
-        output = Path(f"{video.stem}.overlay.mp4" if output_format == "overlay" else f"{video.stem}.masks")
-    if output.name in ("", ".."):
-        raise OutputError(f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks")
-    sidecar = output.with_suffix(".json") if output_format == "overlay" else output.with_name(f"{output.name}.json")
-    if sidecar == output:
-        raise OutputError(f"got the output {output}; .json is the scores' file, expected .mp4, .mov or .mkv")
-    return output, sidecar
-
-
-def _refuse_existing(sidecar: Path, overwrite: bool) -> None:
-    if not os.path.lexists(sidecar):
-        return
-    if not overwrite:
-        raise OutputExistsError(f"{sidecar} exists; choose another output with -o, or give --overwrite")
-    start = SIDECAR_START
-    with suppress(OSError), sidecar.open("rb") as file:
-        start = file.read(len(SIDECAR_START))
-    if start != SIDECAR_START:
-        raise OutputExistsError(f"{sidecar} is no file of scores and will not be replaced; choose another output")
-
-
-def _mask_writer(output: Path, output_format: Format, info: VideoInfo, objects: int, overwrite: bool) -> MaskWriter:
-    from sam2track.outputs import OverlayWriter, PngWriter
-
-    if output_format == "png":
-        return PngWriter(output, indexed=objects > 1, overwrite=overwrite)
-    return OverlayWriter(output, info, overwrite=overwrite)
-
-
-def _sidecar_writer(sidecar: Path, info: VideoInfo, job: Job, overwrite: bool) -> MaskWriter:
-    from sam2track.outputs import SidecarModel, SidecarPrompt, SidecarWriter
-
-    given: list[SidecarPrompt] = [
-        SidecarPrompt(
-            frame_idx=prompt.frame_idx or 0,
-            object_id=prompt.object_id,
-            points=prompt.points,
-            labels=prompt.labels if prompt.labels is not None else (1,) * len(prompt.points),
-            box=prompt.box,
-            mask=prompt.mask,
-        )
-        for prompt in job.prompts
-    ]
-    described: SidecarModel = SidecarModel(name=job.model.name, sha256=job.model.bundle.sha256)
-    return SidecarWriter(sidecar, info, model=described, prompts=given, overwrite=overwrite)
