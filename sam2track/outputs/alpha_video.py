@@ -29,7 +29,11 @@ class Prores4444Writer(_AlphaWriter):
 
     # The vendor is what Apple's own encoders write; some programs refuse others.
     codec = VideoCodec(
-        "prores_ks", "rgba", "yuva444p10le", (".mov",), {"profile": "4444", "alpha_bits": "16", "vendor": "apl0"}
+        encoder="prores_ks",
+        picture_format="rgba",
+        pixel_format="yuva444p10le",
+        extensions=(".mov",),
+        options={"profile": "4444", "alpha_bits": "16", "vendor": "apl0"},
     )
 
 
@@ -38,10 +42,9 @@ class Vp9AlphaWriter(_AlphaWriter):
 
     # Alpha is a stream of its own beside the pictures; reference frames made of several would not fit it.
     codec = VideoCodec(
-        "libvpx-vp9",
-        "rgba",
-        "yuva420p",
-        (".webm",),
-        {"auto-alt-ref": "0", "crf": "18", "b": "0", "deadline": "good", "cpu-used": "5", "row-mt": "1"},
-        stores_aspect=False,
+        encoder="libvpx-vp9",
+        picture_format="rgba",
+        pixel_format="yuva420p",
+        extensions=(".webm",),
+        options={"auto-alt-ref": "0", "crf": "18", "b": "0", "deadline": "good", "cpu-used": "5", "row-mt": "1"},
     )

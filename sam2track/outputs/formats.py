@@ -47,7 +47,7 @@ FORMATS: dict[str, OutputFormat] = {
         "overlay.OverlayWriter", "The video with the masks drawn in: .mp4, .mov, .mkv (H.264).", ".overlay.mp4"
     ),
     "matte": OutputFormat("matte_video.MatteWriter", "White on black: .mp4, .mov, .mkv (H.264).", ".matte.mp4"),
-    "ffv1": OutputFormat("matte_video.Ffv1MatteWriter", "White on black, lossless: .mkv.", ".matte.mkv"),
+    "ffv1": OutputFormat("matte_video.Ffv1MatteWriter", "White on black, lossless: .mkv (FFV1).", ".matte.mkv"),
     "prores4444": OutputFormat("alpha_video.Prores4444Writer", "ProRes 4444 with straight alpha: .mov.", ".alpha.mov"),
     "vp9alpha": OutputFormat("alpha_video.Vp9AlphaWriter", "VP9 with straight alpha: .webm.", ".alpha.webm"),
     "cutout": OutputFormat(

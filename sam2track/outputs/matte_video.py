@@ -24,9 +24,13 @@ class MatteWriter(VideoFileWriter):
 
 
 class Ffv1MatteWriter(MatteWriter):
-    """FFV1 in Matroska, 8-bit grey, full range: lossless."""
+    """FFV1, 8-bit grey, full range: lossless."""
 
     # Version 3, every frame for itself and in slices with checksums: fast to step through, and damage is noticed.
     codec = VideoCodec(
-        "ffv1", "gray", "gray", (".mkv",), {"level": "3", "g": "1", "slicecrc": "1"}, stores_aspect=False
+        encoder="ffv1",
+        picture_format="gray",
+        pixel_format="gray",
+        extensions=(".mkv",),
+        options={"level": "3", "g": "1", "slicecrc": "1"},
     )
