@@ -71,7 +71,8 @@ def as_displayed(
         source: What errors name: a live source's name; by default the file.
     """
     source = info.path if source is None else source
-    pts, time_base, duration = frame.pts, frame.time_base, frame.duration  # taken first: a filter rewrites them
+    pts, time_base = frame.pts, frame.time_base  # taken first: a filter rewrites them
+    duration = None if info.has_b_frames else getattr(frame, "duration", None)  # the oldest PyAV does not tell it
     try:
         rgb = turn(to_rgb(frame), info.rotation, info.mirrored)
     except Exception as error:  # as in _opened
@@ -80,8 +81,7 @@ def as_displayed(
     if (width, height) != (info.width, info.height):
         change = f"the picture changes from {info.width}x{info.height} to {width}x{height} pixels"
         raise damaged(source, frame_idx, change)
-    known = None if info.has_b_frames else duration or None
-    return VideoFrame(rgb=rgb, frame_idx=frame_idx, pts=pts, time_base=time_base, duration=known)
+    return VideoFrame(rgb=rgb, frame_idx=frame_idx, pts=pts, time_base=time_base, duration=duration or None)
 
 
 def describe(

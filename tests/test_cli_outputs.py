@@ -13,6 +13,7 @@ from command import BESIDE_DISC, FRAMES, HEIGHT, ON_DISC, WIDTH, Command, names,
 
 from sam2track.matte import MatteOptions
 from sam2track.outputs.formats import FORMATS
+from sam2track.video import open_video
 
 CLICK = ["clip.mp4", "--click", ON_DISC]
 
@@ -69,8 +70,7 @@ def test_a_cutout_has_its_background(
 ) -> None:
     background = [] if colour is None else ["--background", colour]
     assert sam2track_(*CLICK, "--format", "cutout", *background).code == 0
-    with av.open(str(tmp_path / "clip.cutout.mp4")) as container:
-        picture = next(container.decode(video=0)).to_ndarray(format="rgb24")
+    picture = next(iter(open_video(tmp_path / "clip.cutout.mp4"))).rgb
     assert np.abs(picture[5, 70].astype(int) - expected).max() <= 3
     assert np.abs(picture[42, 19].astype(int) - (220, 60, 40)).max() <= 12, "the disc itself"
 
@@ -143,6 +143,14 @@ def test_help_has_every_option_once_under_its_heading(sam2track_: Command) -> No
     assert max(map(len, shown.splitlines())) <= 100
     for name, known in FORMATS.items():
         assert any(line.split() == [name, *known.about.split()] for line in shown.splitlines()), name
+
+
+def test_scores_never_replace_another_document(sam2track_: Command, tmp_path: Path) -> None:
+    assert sam2track_(*CLICK, "--format", "polygons", "-o", "cut.json").code == 0
+    assert names(tmp_path) == ["clip.mp4", "cut.json", "cut.scores.json"]
+    before = snapshot(tmp_path)
+    refused(sam2track_(*CLICK, "-o", "cut.mp4", "--overwrite"), 2, "cut.json is no file of scores")
+    assert snapshot(tmp_path) == before
 
 
 def test_absent_object_leaves_an_empty_matte(sam2track_: Command, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import cv2
 import media
 import numpy as np
 import pytest
+from command import snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -243,7 +244,10 @@ def test_a_range_of_the_clip_gets_the_audio_of_that_range(tmp_path: Path) -> Non
     assert [data for time, data in packets if time >= 0] == wanted
 
 
-@pytest.mark.parametrize(("b_frames", "expected"), [("0", 6.0), ("3", 0.4)])  # only without does the file say how long
+# Only without B-frames does a file say how long a frame lasts, and the oldest PyAV does not pass it on.
+@pytest.mark.parametrize(
+    ("b_frames", "expected"), [("0", 6.0 if hasattr(av.VideoFrame, "duration") else 0.4), ("3", 0.4)]
+)
 def test_a_range_before_a_long_pause_gets_no_more_audio_than_it_lasts(
     tmp_path: Path, b_frames: str, expected: float
 ) -> None:
@@ -736,15 +740,20 @@ def test_frames_must_fit_their_masks_and_come_in_order(clip: Path, tmp_path: Pat
 
 
 @writers
-def test_a_full_disk_is_an_output_error_and_leaves_nothing(
-    clip: Path, tmp_path: Path, make: Make, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("replacing", [False, True])
+def test_a_full_disk_is_an_output_error_and_changes_nothing(
+    clip: Path, tmp_path: Path, make: Make, replacing: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     resource = pytest.importorskip("resource", reason="needs a limit on the size of files")
-    info = open_video(clip).info
+    info = replace(open_video(clip).info, has_audio=False)
+    if replacing:
+        with make(tmp_path, info) as earlier:
+            earlier.write(*next(frames_of(clip)))
+    before = snapshot(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     noise = np.random.default_rng(0)
     try:
-        writer = make(tmp_path, info)  # not as a context manager: a failed call cleans up by itself
+        writer = make(tmp_path, info, overwrite=True)  # not as a context manager: a failed call cleans up by itself
         with pytest.raises(OutputError):
             for index in range(400):
                 rgb = noise.integers(0, 256, (64, 96, 3), dtype=np.uint8)
@@ -756,7 +765,7 @@ def test_a_full_disk_is_an_output_error_and_leaves_nothing(
             writer.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not list(tmp_path.iterdir())
+    assert snapshot(tmp_path) == before
     assert capfd.readouterr() == ("", "")
 
 

@@ -27,7 +27,7 @@ else:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-SIDECAR_START = b'{"schema_version"'
+SIDECAR_START = b'{"schema_version":1,"source"'
 _COLOURS = {
     "black": (0, 0, 0),
     "white": (255, 255, 255),
