@@ -40,7 +40,7 @@ _DISC = 8  # larger discs are made of such steps: a sum of discs is a disc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatteOptions:
-    """What is done to a mask before it is written; see the module for how.
+    """What is done to a mask before it is written; `sam2track.matte` says how.
 
     Attributes:
         soft: A soft edge from the logits, instead of a hard one.
