@@ -134,6 +134,13 @@ def test_soft_alpha_cut_at_a_half_is_the_mask(seed: int, kind: type[np.uint8] | 
     assert ((alpha > 0) & (alpha < np.iinfo(kind).max)).sum() > 200, "there is an edge between"
 
 
+def test_the_least_logit_decides_on_which_side_of_a_half_alpha_is() -> None:
+    logits = np.array([[1e-7, -1e-7, 0.0, 1e-30, 3.0]], np.float32)
+    for kind in (np.uint8, np.uint16):
+        alpha: NDArray[Any] = object_alpha(found(logits), MatteOptions(soft=True), kind)
+        assert (alpha[0] > np.iinfo(kind).max / 2).tolist() == [True, False, False, True, True]
+
+
 def test_soft_alpha_has_no_stairs() -> None:
     """A slanted edge in coarse logits: its alpha follows the true edge, not the coarse pixels."""
     y, x = np.mgrid[:16, :16]
@@ -233,6 +240,13 @@ def test_where_in_the_frame_an_object_is_does_not_matter(options: MatteOptions) 
         frames.append(alpha[row - 30 : row + 50, column - 30 : column + 50])
     assert np.array_equal(*frames)
     assert frames[0].any()
+
+
+def test_feathering_comes_after_growing() -> None:
+    one = found(blobs(2), (48, 64))
+    both = object_alpha(one, MatteOptions(grow=4, feather=2), np.uint8)
+    grown = of_mask(written_mask(one, MatteOptions(grow=4)))
+    assert np.array_equal(both, object_alpha(grown, MatteOptions(feather=2), np.uint8))
 
 
 def test_soft_edges_move_whole() -> None:

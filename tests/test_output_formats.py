@@ -68,7 +68,7 @@ def blob(frame: VideoFrame, x: float = 0.5, radius: float = 0.24) -> ObjectResul
     """A round object with logits at a quarter of the size, moving with the frame's number."""
     height, width = frame.rgb.shape[:2]
     rows, columns = np.mgrid[: max(2, height // 4), : max(2, width // 4)] + 0.5
-    across, down = columns * 4 / height - x * width / height - frame.frame_idx * 0.02, rows * 4 / height - 0.5
+    across, down = columns * 4 / height - x * width / height - frame.frame_idx * 0.02, rows * 4 / height - 0.45
     logits = ((radius - np.hypot(across, down)) * 60).astype(np.float32)
     return ObjectResult(resize_logits(logits, (height, width)) > 0, 3.5, 0.75, logits)
 
@@ -250,15 +250,15 @@ def test_the_reader_says_how_long_the_last_frame_lasts(tmp_path: Path) -> None:
 
 
 def test_b_frames_leave_the_duration_to_the_rate(tmp_path: Path) -> None:
-    """There the durations in the file are those of other frames: here a pause of 5.6 s near the end."""
-    ticks = [*range(10), 150, 151]
-    source = media.make_video(tmp_path / "clip.mp4", frames=12, pts=ticks, options={"bf": "2"})
+    """There the durations in the file are those of other frames: here the last one claims the pause of 5.7 s."""
+    ticks = [*range(9), 150, 151, 152, 153]
+    source = media.make_video(tmp_path / "clip.mp4", frames=13, pts=ticks, options={"bf": "2"})
     with open_video(source) as video:
         info = replace(video.info, average_rate=Fraction(25))
         assert info.has_b_frames
         write("matte", tmp_path / "out.mp4", list(video), info=info)
     with av.open(str(tmp_path / "out.mp4")) as container:
-        assert container.duration == 152 * 40_000
+        assert container.duration == 154 * 40_000
 
 
 @videos
