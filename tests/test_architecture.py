@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, str] = {
     "preprocess": "errors spec types",
     "prompts": "errors spec types",
     "postprocess": "options types",
+    "matte": "errors postprocess types",
     "onnx_graph": "errors spec types",
     "graphs": "errors memory_tokens onnx_graph spec types",
     "models": "errors graphs onnx_graph spec types",
@@ -45,7 +46,7 @@ MAY_IMPORT: dict[str, str] = {
     "image_files": "decoding errors",
     "image_sequence": "decoding errors image_files picture types",
     "stream": "decoding errors picture types",
-    "outputs": "errors types video",
+    "outputs": "errors matte types video",
     "frame_source": "errors types",
     "read_ahead": "",
     "clip_records": "types",
@@ -58,8 +59,8 @@ MAY_IMPORT: dict[str, str] = {
     "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip concealment errors evaluation graphs image_sequence models onnx_graph options outputs preprocess"
-    " prompt_file prompts read_ahead spec stream tracker types version video",
+    "cli": "build clip concealment errors evaluation graphs image_sequence matte models onnx_graph options outputs"
+    " preprocess prompt_file prompts read_ahead spec stream tracker types version video",
     "__main__": "cli",
 }
 
@@ -68,6 +69,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
     "av": ("concealment", "decoding", "picture", "packet_index", "random_access", "stream", "outputs", "evaluation"),
     "onnx": ("build",),
+    "pycocotools": ("outputs",),
     "safetensors": ("build",),
     "click": ("cli",),
     "tqdm": ("cli",),
