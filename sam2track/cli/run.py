@@ -6,7 +6,7 @@ import itertools
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sam2track.clip import Direction
     from sam2track.models import Model
     from sam2track.options import TrackingOptions
+    from sam2track.outputs import MaskWriter
     from sam2track.prompt_file import PromptEntry
     from sam2track.stream import VideoStream
     from sam2track.types import FrameResult, ObjectId, VideoFrame
@@ -38,6 +39,7 @@ class Job:
         start: First frame to track.
         stop: The frame to stop before; None for the end.
         quiet: No progress bar.
+        title: Before the bar's own text.
     """
 
     model: Model
@@ -47,6 +49,12 @@ class Job:
     start: int
     stop: int | None
     quiet: bool
+    title: str = ""
+
+    @property
+    def object_ids(self) -> list[int | str]:
+        """All objects, in the order in which they are first prompted."""
+        return list(dict.fromkeys(prompt.object_id for prompt in self.prompts))
 
     @property
     def prompted(self) -> list[int]:
@@ -79,6 +87,23 @@ def with_frames(prompts: Iterable[PromptEntry], source: Video | VideoStream, sta
     return placed
 
 
+def write(job: Job, source: Video | VideoStream, writers: Sequence[MaskWriter]) -> tuple[int, Absences]:
+    """Tracks and writes.
+
+    Returns:
+        How many frames, and where objects were missed.
+    """
+    frames, absences = 0, Absences()
+    for frame, result in results(job, source):
+        for writer in writers:
+            writer.write(frame, result)
+        absences.note(result)
+        frames += 1
+    for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
+        writer.close()
+    return frames, absences
+
+
 def results(job: Job, source: Video | VideoStream) -> Iterator[tuple[VideoFrame, FrameResult]]:
     """Every frame of the range with its masks, in display order.
 
@@ -90,12 +115,12 @@ def results(job: Job, source: Video | VideoStream) -> Iterator[tuple[VideoFrame,
     if not isinstance(source, Video):
         with _interrupt_ends() as ended:
             live = itertools.takewhile(lambda frame: not ended.is_set(), source)
-            yield from _bar(_frame_by_frame(job, live, None), job.quiet, "live", None)
+            yield from _bar(_frame_by_frame(job, live, None), job, "live", None)
     elif job.direction == "forward" and len(job.prompted) == 1:
         frames = source.frames(job.start, job.stop)
         total = None if source.info.frame_count is None else min(job.stop or sys.maxsize, source.info.frame_count)
         total = None if total is None else max(total - job.start, 0)
-        yield from _bar(_frame_by_frame(job, frames, _short_length(source)), job.quiet, source.info.path.name, total)
+        yield from _bar(_frame_by_frame(job, frames, _short_length(source)), job, source.info.path.name, total)
     else:
         yield from _whole(job, source)
 
@@ -132,9 +157,9 @@ def _whole(job: Job, source: Video) -> Iterator[tuple[VideoFrame, FrameResult]]:
     clip = Clip(job.model, source, job.options, start=job.start, stop=job.stop)
     for prompt in job.prompts:
         clip.add_prompt(object_id=prompt.object_id, frame_idx=prompt.frame_idx, **prompt.arguments())
-    for _ in _bar(clip.track(job.direction), job.quiet, "tracking", clip.due(job.direction)):
+    for _ in _bar(clip.track(job.direction), job, "tracking", clip.due(job.direction)):
         pass
-    frames = _bar(source.frames(job.start, job.stop), job.quiet, "writing", len(clip.frames))
+    frames = _bar(source.frames(job.start, job.stop), job, "writing", len(clip.frames))
     for frame in frames:
         yield frame, clip.result(frame.frame_idx)
 
@@ -148,12 +173,13 @@ def _short_length(source: Video) -> int | None:
     return length if length < MAX_OBJECT_POINTERS else None
 
 
-def _bar(items: Iterable[_T], quiet: bool, name: str, total: int | None) -> Iterator[_T]:
+def _bar(items: Iterable[_T], job: Job, name: str, total: int | None) -> Iterator[_T]:
     """A bar with frames a second on stderr; a header's count is a hint, so it may fall short or go over."""
     from tqdm import tqdm
 
     # disable=None: only where somebody can see it.
-    bar = tqdm(items, total=total, unit="frame", desc=name, disable=True if quiet or sys.stderr is None else None)
+    disable = True if job.quiet or sys.stderr is None else None
+    bar = tqdm(items, total=total, unit="frame", desc=job.title + name, disable=disable)
     with bar:
         yield from bar
 

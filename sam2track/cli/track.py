@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sam2track.cli.checks import check
+from sam2track.cli.outputs import OutputRequest
 from sam2track.cli.prompts import Coordinates, Moment, MomentType, collect_prompts
-from sam2track.cli.run import Absences, Job, index_of, results, with_frames
-from sam2track.errors import OutputError, OutputExistsError, PromptError
+from sam2track.cli.run import Job, index_of, with_frames, write
+from sam2track.errors import PromptError
 
 if TYPE_CHECKING:
     from sam2track.models import Model
-    from sam2track.outputs import MaskWriter, SidecarModel, SidecarPrompt
     from sam2track.prompt_file import PromptEntry
     from sam2track.stream import VideoStream
     from sam2track.types import VideoInfo
     from sam2track.video import Video
-
-SIDECAR_START = b'{"schema_version"'
 
 Format = Literal["overlay", "png"]
 
@@ -127,22 +124,14 @@ def _track(given: _Arguments) -> None:
         source = _opened(given.source)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
-        output, sidecar = _output_paths(source.info.path, given.output, given.output_format)
-        _refuse_existing(sidecar, given.overwrite)
+        request = OutputRequest(given.output, given.output_format, given.overwrite)
+        output, sidecar = request.paths(source.info.path)
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
-        objects = len({prompt.object_id for prompt in job.prompts})
         writers = [
-            stack.enter_context(_mask_writer(output, given.output_format, source.info, objects, given.overwrite)),
-            stack.enter_context(_sidecar_writer(sidecar, source.info, job, given.overwrite)),
+            stack.enter_context(request.mask_writer(output, source.info, job)),
+            stack.enter_context(request.sidecar_writer(sidecar, source.info, job)),
         ]
-        frames, absences = 0, Absences()
-        for frame, result in results(job, source):
-            for writer in writers:
-                writer.write(frame, result)
-            absences.note(result)
-            frames += 1
-        for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
-            writer.close()
+        frames, absences = write(job, source, writers)
     seconds = time.perf_counter() - started
     summary = Summary(
         output=str(output),
@@ -199,7 +188,6 @@ def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) 
 def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStream, model: Model) -> Job:
     """Everything checked before any work."""
     from sam2track.options import TrackingOptions
-    from sam2track.video import Video
 
     start, stop = index_of(given.start, source) or 0, index_of(given.stop, source)
     job = Job(
@@ -215,85 +203,5 @@ def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStr
         stop=stop,
         quiet=given.quiet,
     )
-    if stop is not None and stop <= start:
-        raise PromptError(f"got --stop at frame {stop} and --start at frame {start}; expected it after the start")
-    if isinstance(source, Video):
-        _check_range(job, source)
-    elif job.direction != "forward" or start or len(job.prompted) > 1:
-        raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
-    _check_prompts(job.prompts, source.info, model)
+    check(job, source)
     return job
-
-
-def _check_range(job: Job, source: Video) -> None:
-    """Frame 0 is always there; the others are only looked for if they are asked for."""
-    named = [job.start, *job.prompted, (job.stop or 1) - 1]
-    if max(named) > 0 and max(named) >= (count := source.num_frames):
-        raise PromptError(f"got frame {max(named)}, but the video has {count} frames, numbered from 0")
-    for idx in job.prompted:
-        if not job.start <= idx < (job.stop or sys.maxsize):
-            raise PromptError(
-                f"got a prompt on frame {idx}, outside the range from --start {job.start} to --stop {job.stop}"
-            )
-
-
-def _check_prompts(prompts: list[PromptEntry], info: VideoInfo, model: Model) -> None:
-    """Refuses bad prompts before any work, not when their frame is reached."""
-    from sam2track.prompts import make_prompt, merge_prompts
-    from sam2track.types import Prompt
-
-    so_far: dict[tuple[int | str, int | None], Prompt] = {}
-    for prompt in prompts:
-        place = (prompt.object_id, prompt.frame_idx)
-        made = make_prompt((info.height, info.width), model.constants.image_size, **prompt.arguments())
-        so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
-
-
-def _output_paths(video: Path, output: Path | None, output_format: Format) -> tuple[Path, Path]:
-    """Where the masks and the sidecar go."""
-    if output is None:
-        output = Path(f"{video.stem}.overlay.mp4" if output_format == "overlay" else f"{video.stem}.masks")
-    if output.name in ("", ".."):
-        raise OutputError(f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks")
-    sidecar = output.with_suffix(".json") if output_format == "overlay" else output.with_name(f"{output.name}.json")
-    if sidecar == output:
-        raise OutputError(f"got the output {output}; .json is the scores' file, expected .mp4, .mov or .mkv")
-    return output, sidecar
-
-
-def _refuse_existing(sidecar: Path, overwrite: bool) -> None:
-    if not os.path.lexists(sidecar):
-        return
-    if not overwrite:
-        raise OutputExistsError(f"{sidecar} exists; choose another output with -o, or give --overwrite")
-    start = SIDECAR_START
-    with suppress(OSError), sidecar.open("rb") as file:
-        start = file.read(len(SIDECAR_START))
-    if start != SIDECAR_START:
-        raise OutputExistsError(f"{sidecar} is no file of scores and will not be replaced; choose another output")
-
-
-def _mask_writer(output: Path, output_format: Format, info: VideoInfo, objects: int, overwrite: bool) -> MaskWriter:
-    from sam2track.outputs import OverlayWriter, PngWriter
-
-    if output_format == "png":
-        return PngWriter(output, indexed=objects > 1, overwrite=overwrite)
-    return OverlayWriter(output, info, overwrite=overwrite)
-
-
-def _sidecar_writer(sidecar: Path, info: VideoInfo, job: Job, overwrite: bool) -> MaskWriter:
-    from sam2track.outputs import SidecarModel, SidecarPrompt, SidecarWriter
-
-    given: list[SidecarPrompt] = [
-        SidecarPrompt(
-            frame_idx=prompt.frame_idx or 0,
-            object_id=prompt.object_id,
-            points=prompt.points,
-            labels=prompt.labels if prompt.labels is not None else (1,) * len(prompt.points),
-            box=prompt.box,
-            mask=prompt.mask,
-        )
-        for prompt in job.prompts
-    ]
-    described: SidecarModel = SidecarModel(name=job.model.name, sha256=job.model.bundle.sha256)
-    return SidecarWriter(sidecar, info, model=described, prompts=given, overwrite=overwrite)
