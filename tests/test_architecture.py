@@ -51,10 +51,12 @@ MAY_IMPORT: dict[str, str] = {
     " video",
     "prompt_file": "errors types",
     "track_video": "clip models options prompt_file types video",
+    "batch_file": "clip errors outputs prompt_file",
+    "serve": "clip errors models onnx_graph options outputs prompt_file prompts types version video",
     "build": "errors spec types",
     "__init__": "clip errors models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip errors graphs models onnx_graph options outputs prompt_file prompts spec stream tracker types"
-    " version video",
+    "cli": "batch_file build clip errors graphs models onnx_graph options outputs prompt_file prompts serve spec stream"
+    " tracker types version video",
     "__main__": "cli",
 }
 
