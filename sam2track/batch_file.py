@@ -102,16 +102,16 @@ def _told(error: ValidationError) -> str:
 def _from_here(path: Path, number: int, entry: BatchEntry) -> BatchEntry:
     folder = path.parent
     prompts = masks_beside(folder, entry.prompts or ())
-    if entry.prompt_file is not None:
+    prompt_file = None if entry.prompt_file is None else str(folder / entry.prompt_file)
+    if prompt_file is not None:
         try:
-            prompts = read_prompts(folder / entry.prompt_file)
+            prompts = read_prompts(prompt_file)
         except PromptError as error:
             raise BatchError(f"{path}: clips.{number}.prompt_file: {error}") from error
     video = folder / entry.video
     output = folder / (video.stem + FORMATS[entry.format].ending if entry.output is None else entry.output)
-    return entry.model_copy(
-        update={"video": str(video), "prompts": prompts, "prompt_file": None, "output": str(output)}
-    )
+    places = {"video": str(video), "prompt_file": prompt_file, "output": str(output)}
+    return entry.model_copy(update={**places, "prompts": prompts})
 
 
 def batch_schema() -> dict[str, Any]:

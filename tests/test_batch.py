@@ -30,7 +30,7 @@ ENTRY = {"video": "clip.mp4", "prompts": [CLICK]}
 
 def write_list(path: Path, *entries: dict[str, Any]) -> Path:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"clips": entries}), encoding="utf-8")
+    path.write_text(json.dumps({"schema_version": 1, "clips": entries}), encoding="utf-8")
     return path
 
 
@@ -251,6 +251,8 @@ def test_interrupt_leaves_what_is_finished_and_the_next_run_goes_on(
         ({**ENTRY}, "clips.1: the output clip.overlay.mp4 is an output of clips.0"),
         ({**ENTRY, "output": "./clip.overlay.mp4"}, "is an output of clips.0"),
         ({**ENTRY, "output": "clip.mp4"}, "clips.1: the output clip.mp4 is the video of clips."),
+        ({**ENTRY, "output": "list", "format": "png"}, "clips.1: the output list.json is the list itself"),
+        ({"video": "clip.mp4", "prompt_file": "p.json", "output": "p.mp4"}, "is the file of prompts of clips.1"),
         ({**ENTRY, "output": "a.json"}, "clips.1: got the output a.json"),
         ({**ENTRY, "output": ".."}, "clips.1: got the output"),
         ({**ENTRY, "output": "foreign.mp4"}, "foreign.json is no file of scores"),
@@ -261,6 +263,7 @@ def test_bad_entry_is_named_before_any_work(
 ) -> None:
     (tmp_path / "bad.json").write_text("{}")
     (tmp_path / "foreign.json").write_text("[1]")
+    (tmp_path / "p.json").write_text(json.dumps({"schema_version": 1, "prompts": [CLICK]}))
     write_list(tmp_path / "list.json", ENTRY, entry)
     before = snapshot(tmp_path)
     refused(sam2track_("batch", "list.json"), 2, words)

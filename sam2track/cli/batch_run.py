@@ -65,10 +65,14 @@ def planned(list_file: Path, entries: tuple[BatchEntry, ...]) -> list[Plan]:
     """Where everything goes.
 
     Raises:
-        BatchError: An entry's output has no possible name, or is another's output or any video of the list.
+        BatchError: An entry's output has no possible name, or is another's output, or anything that is read.
     """
     plans: list[Plan] = []
-    taken = {_place(entry.video): f"the video of clips.{number}" for number, entry in enumerate(entries)}
+    taken = {_place(list_file): "the list itself"}
+    for number, entry in enumerate(entries):
+        taken[_place(entry.video)] = f"the video of clips.{number}"
+        if entry.prompt_file is not None:
+            taken[_place(entry.prompt_file)] = f"the file of prompts of clips.{number}"
     for number, entry in enumerate(entries):
         try:
             output, sidecar = _request(entry, overwrite=True).paths(Path(entry.video))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +28,9 @@ def serve() -> None:
     """
     from sam2track.serve import serve as answer
 
+    for number in (_STDIN, _STDOUT):
+        with suppress(OSError, AttributeError):  # closed: told below; not there on Windows before Python 3.12
+            os.set_blocking(number, True)
     try:
         # Unbuffered: a buffer's lock, held while waiting for a line, would be in the way when the process ends.
         source = open(_STDIN, "rb", buffering=0, closefd=False)  # noqa: SIM115

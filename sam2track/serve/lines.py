@@ -13,6 +13,7 @@ from sam2track.serve.protocol import MAX_LINE_BYTES, REQUEST, Answer, Error, Req
 
 _CHUNK_BYTES = 65536
 _LONGEST_SHOWN = 60
+_LONGEST_MESSAGE = 2000  # a message may quote what was sent
 _IDS = ("id", "target", "object_id")
 
 
@@ -37,8 +38,9 @@ def lines(source: Source) -> Iterator[bytes | None]:
             if too_long or (held + end).strip():
                 yield None if too_long else bytes(held + end)
             held, too_long = bytearray(), False
-        too_long = too_long or len(held) + len(rest) > MAX_LINE_BYTES
-        held = bytearray() if too_long else held + rest
+        held += rest
+        if too_long := too_long or len(held) > MAX_LINE_BYTES:
+            held.clear()
     if too_long or held.strip():
         yield None if too_long else bytes(held)
 
@@ -102,11 +104,13 @@ def request_id(line: bytes | None) -> RequestId | None:
 def error_answer(request_id: RequestId | None, error: Exception) -> Error:
     """What is said of an exception."""
     text = str(error) if isinstance(error, Sam2TrackError) else f"unexpected: {error}; please report it"
+    text = " ".join(text.encode("utf-8", "replace").decode().split())  # file names may be no Unicode
+    field = error.field if isinstance(error, RequestError) else None
     return Error(
         id=request_id,
         code=type(error).__name__,
-        message=" ".join(text.encode("utf-8", "replace").decode().split()),  # file names may be no Unicode
-        field=getattr(error, "field", None) if isinstance(error, RequestError) else None,
+        message=text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}...",
+        field=None if field is None else field[:_LONGEST_MESSAGE],
         frame_idx=getattr(error, "frame_idx", None),
     )
 

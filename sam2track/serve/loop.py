@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sam2track.errors import CancelledError, RequestError, Sam2TrackError
+from sam2track.errors import CancelledError, Sam2TrackError
 from sam2track.serve.clips import OpenClips
 from sam2track.serve.lines import Source, answer_line, error_answer, lines, read_request, request_id
 from sam2track.serve.protocol import (
@@ -54,7 +54,7 @@ class _Waiting:
     """A request, or what is wrong with the line, until it is answered."""
 
     id: RequestId | None
-    request: Request | RequestError
+    request: Request | Exception
     targets: list[_Waiting] = field(default_factory=list)  # of a Cancel
     is_cancelled: threading.Event = field(default_factory=threading.Event)
     was_cancelled: bool = False
@@ -96,15 +96,18 @@ class _Loop:
     # -- in the reading thread --------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        with suppress(OSError, ValueError):  # a source that fails, or is closed, has ended
+        try:
             for line in lines(self._source):
                 self._queue.put(self._waiting(line))
-        self._queue.put(None)
+        except (OSError, ValueError) as error:  # it fails, or was closed by its owner
+            log.debug("the requests end: %s", error)
+        finally:
+            self._queue.put(None)
 
     def _waiting(self, line: bytes | None) -> _Waiting:
         try:
             request = read_request(line)
-        except RequestError as error:
+        except Exception as error:  # a mistake of ours must not end the thread
             return _Waiting(request_id(line), error)
         waiting = _Waiting(request.id, request)
         with self._lock:
@@ -134,7 +137,7 @@ class _Loop:
 
     def _result(self, waiting: _Waiting) -> Result:
         request = waiting.request
-        if isinstance(request, RequestError):
+        if isinstance(request, Exception):
             raise request
         if waiting.is_cancelled.is_set():
             raise CancelledError("cancelled before it began")
@@ -158,7 +161,7 @@ class _Loop:
         try:
             while line:
                 if (written := self._sink.write(line)) is None:
-                    raise BlockingIOError(errno.EAGAIN, "it does not block; make it do so")
+                    raise BlockingIOError(errno.EAGAIN, "it is set not to block")
                 line = line[written:]
             self._sink.flush()
         except (OSError, ValueError) as error:  # gone, or closed by its owner
