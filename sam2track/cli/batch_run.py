@@ -91,7 +91,7 @@ def _place(path: str | Path) -> str:
 
 
 def _request(entry: BatchEntry, *, overwrite: bool) -> OutputRequest:
-    return OutputRequest(Path(entry.output or ""), entry.format, overwrite)
+    return OutputRequest(output=Path(entry.output or ""), output_format=entry.format, overwrite=overwrite)
 
 
 # -- doing it -----------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def _track(given: _Arguments) -> None:
         source = _opened(given.source)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
-        request = OutputRequest(given.output, given.output_format, given.overwrite)
+        request = OutputRequest(output=given.output, output_format=given.output_format, overwrite=given.overwrite)
         output, sidecar = request.paths(source.info.path)
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
         writers = [

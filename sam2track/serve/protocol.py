@@ -62,7 +62,7 @@ class Open(_ModelRequest):
     video: _Text
     start: _Index = 0
     stop: _Index | None = None
-    options: TrackingOptions = TrackingOptions()
+    options: TrackingOptions = Field(default_factory=TrackingOptions)
 
 
 class Restore(_ModelRequest):
