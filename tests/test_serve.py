@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import string
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -448,14 +449,22 @@ def test_waiting_requests_are_cancelled_and_others_are_not(asked: Editor) -> Non
     assert asked.ask("cancel", target=tracking) == {"cancelled": False}
 
 
-def test_cancelled_export_leaves_nothing(asked: Editor, tmp_path: Path) -> None:
-    media.make_video(Path("long.mp4"), frames=40, size=(320, 240))
+def test_cancelled_export_leaves_nothing(asked: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    media.make_video(Path("long.mp4"), frames=LONG)
     asked.ask("open", video="long.mp4")
     asked.ask("add_prompt", clip=1, points=CLICK)
+    result = sam2track.Clip.result
+
+    def slowly(*arguments: Any) -> sam2track.FrameResult:
+        time.sleep(0.02)
+        return result(*arguments)
+
+    monkeypatch.setattr(sam2track.Clip, "result", slowly)
     exporting = asked.send("export", clip=1, path="a.mp4", scores="a.json")
     assert asked.hear()["type"] == "progress"
     asked.send("cancel", target=exporting)
-    assert asked.answer(exporting)[1]["code"] == "CancelledError"
+    progress, answer = asked.answer(exporting)
+    assert answer["code"] == "CancelledError" and len(progress) < LONG - 1
     assert asked.hear()["result"] == {"cancelled": True}
     assert names(tmp_path) == ["clip.mp4", "long.mp4"]
 
