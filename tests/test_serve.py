@@ -8,8 +8,10 @@ import logging
 import re
 import string
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import editor
@@ -166,7 +168,8 @@ def test_lost_and_found_are_told(asked: Editor) -> None:
 
 
 def test_export_writes_masks_and_scores(asked: Editor, clip: int, tmp_path: Path) -> None:
-    asked.ask("add_prompt", clip=clip, frame_idx=1, points=[*CLICK, [70, 20]], labels=[1, 0], box=[5, 30, 40, 55])
+    asked.ask("add_prompt", clip=clip, frame_idx=1, points=CLICK, box=[5, 30, 40, 55])
+    asked.ask("add_prompt", clip=clip, frame_idx=1, points=[[70, 20]], labels=[0])
     asked.answer(asked.send("track", clip=clip))
     progress, answer = asked.answer(asked.send("export", clip=clip, path="masks", format="png", scores="masks.json"))
     assert answer["result"] == {"path": "masks", "scores": "masks.json", "frames": FRAMES}
@@ -195,6 +198,17 @@ def test_export_that_cannot_be_leaves_nothing(asked: Editor, clip: int, tmp_path
         ({"path": "a.mp4", "scores": "clip.mp4"}, "OutputError"),
     ):
         assert asked.error("export", clip=clip, **fields)["code"] == code
+    assert names(tmp_path) == ["clip.mp4"]
+
+
+def test_scores_are_not_left_alone(asked: Editor, clip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sam2track.outputs.overlay.OverlayWriter._finish", fail)
+    asked.ask("add_prompt", clip=clip, points=CLICK)
+    _, answer = asked.answer(asked.send("export", clip=clip, path="a.mp4", scores="a.json"))
+    assert (answer["code"], "No space left" in answer["message"]) == ("OutputError", True)
     assert names(tmp_path) == ["clip.mp4"]
 
 
@@ -333,6 +347,17 @@ def test_line_that_is_too_long_is_passed_over(monkeypatch: pytest.MonkeyPatch) -
     answers = replay([b" " * 200_001, hello, b"x" * 999_999, hello, fits, b"y" * 999_999])
     assert [answer["type"] for answer in answers] == ["error", "result", "error", "result", "result", "error"]
     assert "200000 bytes" in answers[0]["message"]
+
+
+def test_line_that_is_too_long_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sam2track.serve.lines.MAX_LINE_BYTES", 200_000)
+    chunks = itertools.chain(itertools.repeat(bytes(50_000), 400), [b"\nnext", b""])
+    tracemalloc.start()
+    try:
+        assert list(lines(SimpleNamespace(read=lambda _: next(chunks)))) == [None, b"next"]
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000, "of 20 MB"
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b""))), st.integers(1, 9))
