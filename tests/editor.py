@@ -89,7 +89,12 @@ def editing() -> Iterator[Editor]:
     answers, from_serve = os.pipe()
     source, sink = os.fdopen(to_serve, "rb", 0), os.fdopen(from_serve, "wb", 0)
     one = Editor(os.fdopen(requests, "wb"), os.fdopen(answers, "rb"))
-    thread = threading.Thread(target=serve, args=(source, sink), daemon=True)
+
+    def run() -> None:
+        with sink:  # closed with it, so that the editor does not wait for answers that will not come
+            serve(source, sink)
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield one
@@ -99,7 +104,6 @@ def editing() -> Iterator[Editor]:
         thread.join(30)
         assert not thread.is_alive()
         source.close()
-        sink.close()
 
 
 @contextmanager
