@@ -18,6 +18,7 @@ from sam2track.version import __version__
 if TYPE_CHECKING:
     from sam2track.clip import Clip
     from sam2track.errors import Sam2TrackError
+    from sam2track.image_sequence import open_images
     from sam2track.models import Model, load
     from sam2track.options import TrackingOptions
     from sam2track.prompt_file import PromptEntry
@@ -40,6 +41,7 @@ __all__ = [
     "VideoFrame",
     "__version__",
     "load",
+    "open_images",
     "open_stream",
     "open_video",
     "track_video",
@@ -57,6 +59,7 @@ _HOME = {
     "TrackingOptions": "options",
     "VideoFrame": "types",
     "load": "models",
+    "open_images": "image_sequence",
     "open_stream": "stream",
     "open_video": "video",
     "track_video": "track_video",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from sam2track.clip import Direction
 from sam2track.errors import BatchError, PromptError
+from sam2track.image_files import PICTURES
 from sam2track.outputs.formats import FORMATS
 from sam2track.prompt_file import PromptEntry, masks_beside, read_prompts
 
@@ -28,7 +30,7 @@ class BatchEntry(_Part):
     """One clip of a batch. All paths are relative to the file.
 
     Attributes:
-        video: The video.
+        video: The video; or pictures: a folder, the first one, or a pattern such as shot.%04d.png.
         prompts: As in a file of prompts.
         prompt_file: Or the path of such a file.
         output: The output; by default the video's name with another ending, beside the file.
@@ -109,9 +111,16 @@ def _from_here(path: Path, number: int, entry: BatchEntry) -> BatchEntry:
         except PromptError as error:
             raise BatchError(f"{path}: clips.{number}.prompt_file: {error}") from error
     video = folder / entry.video
-    output = folder / (video.stem + FORMATS[entry.format].ending if entry.output is None else entry.output)
+    output = folder / (_name_of(video) + FORMATS[entry.format].ending if entry.output is None else entry.output)
     places = {"video": str(video), "prompt_file": prompt_file, "output": str(output)}
     return entry.model_copy(update={**places, "prompts": prompts})
+
+
+def _name_of(video: Path) -> str:
+    """What outputs are called after: of pictures, shot.1001.png or shot.%04d.png, what comes before the number."""
+    if video.suffix.lower() not in PICTURES:
+        return video.stem
+    return re.split("[%#*?]", video.stem)[0].rstrip("0123456789").rstrip(" ._-") or video.absolute().parent.name
 
 
 def batch_schema() -> dict[str, Any]:

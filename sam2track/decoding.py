@@ -4,8 +4,9 @@ Damage: reading stops at the first thing FFmpeg reports (a failed read, a packet
 that the decoder calls corrupt), because a picture patched up by error concealment would silently
 spoil every mask after it. Frames the decoder still holds back at that moment are dropped as well:
 behind a gap their numbers could not be trusted. What FFmpeg conceals and only logs (damaged
-H.264 macroblocks), or never notices (HEVC, VP9, packets lost in an MPEG-TS), passes here too. So does
-a cut that looks like an end (MKV, MPEG-TS): the last frame or two can lie behind a gap.
+H.264 macroblocks, a cut in MKV) is noticed within `concealment.noticing`; what it never notices (HEVC,
+VP9, packets lost in an MPEG-TS) passes here too. So does a cut that looks like an end (MPEG-TS): the
+last frame or two can lie behind a gap.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from sam2track.concealment import Concealment, is_noticing
 from sam2track.errors import VideoDecodeError, VideoError
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ def checked(path: str | os.PathLike[str]) -> Path:
     except (OSError, ValueError) as error:
         raise VideoError(f"cannot read {path}: {reason_of(error)}; check the path") from error
     if stat.S_ISDIR(status.st_mode):
-        raise VideoError(f"{path} is a folder, expected a video file; name one of the files in it")
+        raise VideoError(f"{path} is a folder, expected a video file; name a file in it (pictures: open_images)")
     if not stat.S_ISREG(status.st_mode):
         raise VideoError(
             f"{path} is a pipe or a device, expected a video file; read it with open_stream, or save it to a file first"
@@ -55,30 +58,44 @@ def checked(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
-    """Open a file at its first video stream that is not cover art; it is closed with the `with` block."""
+def opened(path: Path, number: int = 0) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
+    """Open a file at one of its video streams, cover art not counted; it is closed with the `with` block."""
     import av
 
     try:
         # An absolute path, since FFmpeg takes what stands before a colon for a protocol.
-        container = av.open(str(path.absolute()), metadata_errors="replace")
+        # And no picture's name is a pattern here.
+        container = av.open(str(path.absolute()), metadata_errors="replace", options={"pattern_type": "none"})
     # PyAV raises plain ValueError, RuntimeError or UnicodeError too; its whole surface is foreign here.
     except Exception as error:
         raise VideoError(f"{path} cannot be opened as a video: {reason_of(error)}; {CURE}") from error
     with container:
-        yield container, video_stream_of(container, path)
+        yield container, video_stream_of(container, path, number)
 
 
-def video_stream_of(container: av.container.InputContainer, source: Path | str) -> av.VideoStream:
-    """The first video stream that is not cover art, its decoder set up; VideoError if there is none."""
-    for stream in container.streams.video:
-        if stream.codec_context is not None and not _is_cover_art(stream):
-            # Slices only. Threads of whole frames gain nothing measurable beside a tracker, they hold frames
-            # back, and with them PyAV loses the decoder's error, and frames, if it comes while draining.
-            stream.thread_type = "SLICE"
-            return stream
-    kinds = ", ".join(sorted({_kind(stream) for stream in container.streams})) or "no streams"
-    raise VideoError(f"{source} has no video that can be decoded, only {kinds}; give a file with video")
+def video_streams_of(container: av.container.InputContainer) -> list[av.VideoStream]:
+    """The video streams that can be decoded and are not cover art."""
+    streams = container.streams.video
+    return [stream for stream in streams if stream.codec_context is not None and not _is_cover_art(stream)]
+
+
+def video_stream_of(container: av.container.InputContainer, source: Path | str, number: int = 0) -> av.VideoStream:
+    """One of `video_streams_of`, its decoder set up; VideoError if there is none with this number."""
+    streams = video_streams_of(container)
+    if not streams:
+        kinds = ", ".join(sorted({_kind(stream) for stream in container.streams})) or "no streams"
+        raise VideoError(f"{source} has no video that can be decoded, only {kinds}; give a file with video")
+    if not 0 <= number < len(streams):
+        raise VideoError(
+            f"{source} has no video stream {number}; it has {len(streams)}, numbered from 0, cover art not counted"
+        )
+    # Slices only. Threads of whole frames gain nothing measurable beside a tracker, they hold frames
+    # back, and with them PyAV loses the decoder's error, and frames, if it comes while draining.
+    stream = streams[number]
+    stream.thread_type = "SLICE"
+    if is_noticing() and codec_of(stream) == "h264":
+        stream.codec_context.thread_count = 1  # only this thread's log is known to be of this stream
+    return stream
 
 
 def codec_of(stream: av.VideoStream) -> str:
@@ -123,9 +140,13 @@ def demuxed(stream: av.VideoStream) -> Iterator[VideoPacket]:
 def next_packet(packets: Iterator[VideoPacket], source: Path | str, frame_idx: int) -> VideoPacket | None:
     """The next packet, None at the end; VideoDecodeError, for frame `frame_idx`, if it cannot be read."""
     try:
-        return next(packets, None)
+        with Concealment() as log:
+            packet = next(packets, None)
     except Exception as error:  # as in opened
         raise damaged(source, frame_idx, reason_of(error)) from error
+    if log.found and isinstance(source, Path):  # a live source may well end in the middle of an element
+        raise damaged(source, frame_idx, f"the file is cut off or damaged ({log.found})")
+    return packet
 
 
 def pictures_of(packet: VideoPacket, source: Path | str, frame_idx: int) -> Iterator[av.VideoFrame]:
@@ -135,24 +156,46 @@ def pictures_of(packet: VideoPacket, source: Path | str, frame_idx: int) -> Iter
     if packet.is_corrupt and packet.stream.container.format.name != "mpegts":
         raise damaged(source, frame_idx, "a packet is damaged or cut short")
     try:
-        frames = packet.decode()
+        with Concealment() as log:
+            frames = packet.decode()
     except Exception as error:  # as in opened
         raise damaged(source, frame_idx, reason_of(error)) from error
+    if log.found:  # without a delay the first of these frames is the bad one, else it is one that is held back
+        raise damaged(source, frame_idx, f"the decoder would have to patch up a picture ({log.found})")
     for number, frame in enumerate(frames, frame_idx):
         if frame.is_corrupt:
             raise damaged(source, number, "the decoder reports a corrupt frame")
         yield frame
 
 
-def damaged(source: Path | str, frame_idx: int, reason: str) -> VideoDecodeError:
+def damaged(source: Path | str, frame_idx: int, reason: str, time_s: float | None = None) -> VideoDecodeError:
     """The error for a file (a path) or a live source (a string) that cannot be read from `frame_idx` on."""
     cure = "To go on, open it again."
     if isinstance(source, Path):
         cure = "To go on regardless, repair the file first: ffmpeg -i INPUT -c:v libx264 OUTPUT.mp4"
+    when = "" if time_s is None else f" ({time_s:.3f} s)"
     return VideoDecodeError(
-        f"{source} cannot be read from frame {frame_idx} on: {reason}; the frames before it are good. {cure}",
+        f"{source} cannot be read from frame {frame_idx}{when} on: {reason}; the frames before it are good. {cure}",
         frame_idx=frame_idx,
+        time_s=time_s,
+        reason=reason,
     )
+
+
+def dated(
+    error: VideoDecodeError, source: Path | str, last: tuple[int, float | None] | None, rate: Fraction | None
+) -> VideoDecodeError:
+    """The same error with the time at which the lost frame was due, counted on from the last good one.
+
+    Args:
+        error: Of this source.
+        source: As for `damaged`.
+        last: frame_idx and time, in seconds, of a good frame before it, if one is known.
+        rate: Frames a second, if known.
+    """
+    if error.time_s is not None or last is None or last[1] is None or not rate:
+        return error
+    return damaged(source, error.frame_idx, error.reason, last[1] + float((error.frame_idx - last[0]) / rate))
 
 
 def reason_of(error: Exception) -> str:

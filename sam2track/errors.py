@@ -120,15 +120,28 @@ class VideoError(Sam2TrackError, OSError):
 
 
 class VideoDecodeError(VideoError):
-    """Reading stopped at a damaged place; `frame_idx` is the first frame that could not be read."""
+    """Reading stopped at a damaged place.
 
-    def __init__(self, message: str, *, frame_idx: int) -> None:
+    Attributes:
+        frame_idx: The first frame that could not be read.
+        time_s: When it would be shown, on the source's own clock (as `VideoFrame.time_s`); None if unknown.
+        reason: What is wrong, without the place and the cure.
+    """
+
+    def __init__(self, message: str, *, frame_idx: int, time_s: float | None = None, reason: str = "") -> None:
         super().__init__(message)
         self.frame_idx = frame_idx
+        self.time_s = time_s
+        self.reason = reason or message
 
     def __reduce__(self) -> tuple[object, ...]:
         # Pickling calls the class with positional arguments only; an error has to come back from a worker.
-        return functools.partial(type(self), frame_idx=self.frame_idx), self.args
+        made = functools.partial(type(self), frame_idx=self.frame_idx, time_s=self.time_s, reason=self.reason)
+        return made, self.args
+
+
+class DatasetError(Sam2TrackError, ValueError):
+    """A data set for evaluation cannot be read, or is laid out otherwise."""
 
 
 class OutputError(Sam2TrackError, OSError):

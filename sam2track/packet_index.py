@@ -90,30 +90,35 @@ class PacketTable:
         return stamp == (packet.pts, -1 if packet.pos is None else packet.pos, packet.size)
 
 
-def index_frames(path: Path, *, by_decoding: bool = False) -> FrameIndex:
+def index_frames(path: Path, stream: int = 0, *, by_decoding: bool = False) -> FrameIndex:
     """Index a file by reading its packets; frames are decoded only where packets do not tell, or if asked for.
+
+    Args:
+        path: The file.
+        stream: Which of its video streams, as in `decoding.opened`.
+        by_decoding: Do not trust the packets.
 
     Raises:
         VideoError: It cannot be opened.
     """
-    table = _packets_in(path)
+    table = _packets_in(path, stream)
     if table.one_each and not by_decoding:
         announced = sorted(pts for pts, shown in zip(table.pts, table.shown, strict=True) if shown)
-        frame_pts = _as_they_begin(path, announced)
+        frame_pts = _as_they_begin(path, stream, announced)
         if frame_pts is not None:
             return FrameIndex(frame_pts, _entries(table, frame_pts), table)
-    counted = count_by_decoding(path)
+    counted = count_by_decoding(path, stream)
     times = [pts for pts in counted.frame_pts if pts is not None]
     in_order = len(times) == len(counted.frame_pts) and all(a < b for a, b in itertools.pairwise(times))
     entries = _entries(table, times) if table.found_by_pts and in_order else ()
     return FrameIndex(counted.frame_pts, entries, table, counted.damage)
 
 
-def count_by_decoding(path: Path) -> FrameIndex:
+def count_by_decoding(path: Path, number: int = 0) -> FrameIndex:
     """Index a file by decoding all of it, with no entry point but its start."""
     frame_pts: list[int | None] = []
     damage = None
-    with opened(path) as (_, stream):
+    with opened(path, number) as (_, stream):
         try:
             frame_pts.extend(frame.pts for frame in decoded(stream, path))
         except VideoDecodeError as error:
@@ -121,9 +126,9 @@ def count_by_decoding(path: Path) -> FrameIndex:
     return FrameIndex(frame_pts, damage=damage)
 
 
-def _packets_in(path: Path) -> PacketTable:
+def _packets_in(path: Path, number: int) -> PacketTable:
     table = PacketTable()
-    with opened(path) as (_, stream):
+    with opened(path, number) as (_, stream):
         reader = _PacketReader(stream, table)
         packets = demuxed(stream)
         try:
@@ -190,14 +195,14 @@ class _PacketReader:
             self._table.starts.append(number)
 
 
-def _as_they_begin(path: Path, announced: list[int]) -> list[int] | None:
+def _as_they_begin(path: Path, number: int, announced: list[int]) -> list[int] | None:
     """The announced frames, without those at the start that never come; None if it begins otherwise.
 
     A file that was cut out of a longer one can begin with pictures whose references are gone.
     """
     begin: list[int | None] = []
     fields = False
-    with opened(path) as (_, stream):
+    with opened(path, number) as (_, stream):
         # Where start codes part the packets, each field of a frame can be a packet of its own.
         by_start_codes = not length_size_of("h264", stream.codec_context.extradata)
         h264 = codec_of(stream) == "h264"

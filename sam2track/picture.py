@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sam2track")
 
+_HDR = {16: "PQ", 18: "HLG"}  # H.273 codes of the transfer characteristic
+_DEINTERLACE = "for clean edges de-interlace it first: ffmpeg -i INPUT -vf bwdif=send_frame OUTPUT.mp4"
+_TONE_MAP = "masks are better on a tone-mapped copy (ffmpeg's filters zscale and tonemap), and fit the original"
+
 
 class RgbConverter:
     """Decoded frame -> (height, width, 3) uint8 RGB, full range, exactly as `ffmpeg -pix_fmt rgb24` does.
@@ -86,8 +90,12 @@ def as_displayed(
 def describe(
     path: Path, container: av.container.InputContainer, stream: av.VideoStream, first: av.VideoFrame
 ) -> VideoInfo:
-    """What the header and the first frame say."""
+    """What the header and the first frame say; logs what the user should know of the pictures, once a source."""
     rotation, mirrored = _orientation(first, path)
+    if first.interlaced_frame:
+        logger.warning("%s is interlaced: both fields stay in one picture, as stored; %s", path, _DEINTERLACE)
+    if (transfer := _HDR.get(int(stream.codec_context.color_trc))) is not None:
+        logger.warning("%s is HDR (%s): pictures keep its transfer and look flat; %s", path, transfer, _TONE_MAP)
     width, height = first.width, first.height
     aspect = stream.sample_aspect_ratio or Fraction(1)
     if rotation in (90, 270):
@@ -113,6 +121,8 @@ def _orientation(frame: av.VideoFrame, path: Path) -> tuple[int, bool]:
         matrix = np.frombuffer(bytes(frame.side_data["DISPLAYMATRIX"]), np.int32)  # type: ignore[typeddict-item]
     except KeyError:
         return 0, False
+    except ValueError:  # PyAV 18 cannot list what it has no name for: EXIF, as photographs have it
+        return round(frame.rotation / 90) * 90 % 360, False
     orientation = read_display_matrix(matrix.tolist())
     if orientation is None:
         logger.warning("%s is to be turned by a part of a right angle; its frames stay as stored", path)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sam2track.errors import FrameError
 from sam2track.spec import Constants
-from sam2track.types import FloatArray, RgbArray
+from sam2track.types import FloatArray, PreparedFrame, RgbArray, VideoFrame
 
 
 def check_frame(rgb: RgbArray) -> RgbArray:
@@ -43,6 +43,12 @@ def frame_to_pixel_values(rgb: RgbArray, constants: Constants) -> FloatArray:
         np.multiply(square[:, :, channel].astype(np.float32), scale[channel], out=plane)
         plane -= shift[channel]
     return planes
+
+
+def prepare_frame(frame: VideoFrame, constants: Constants) -> PreparedFrame:
+    """The same frame with its pixel values for the model that has these constants."""
+    pixel_values = frame_to_pixel_values(frame.rgb, constants)
+    return PreparedFrame(frame.rgb, frame.frame_idx, frame.pts, frame.time_base, pixel_values)
 
 
 def resize_frame(rgb: RgbArray, size: int) -> RgbArray:

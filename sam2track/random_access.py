@@ -38,8 +38,9 @@ class _MismatchError(Exception):
 class FrameReader:
     """Reads stretches of a file; the index is made when it is first needed, and kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, stream: int = 0) -> None:
         self._path = path
+        self._stream = stream
         self._index: FrameIndex | None = None
 
     @property
@@ -50,9 +51,9 @@ class FrameReader:
             VideoError: The file is gone.
         """
         if self._index is None:
-            index = index_frames(self._path)
+            index = index_frames(self._path, self._stream)
             if not self._ends_as_announced(index):
-                index = index_frames(self._path, by_decoding=True)
+                index = index_frames(self._path, self._stream, by_decoding=True)
             self._index = index
         return self._index
 
@@ -67,7 +68,7 @@ class FrameReader:
         entry = self._entry_for(start)
         last: tuple[int, int | None] | None = None
         try:
-            frames = _decoded_from(self._path, self.index, entry) if entry else self._from_start()
+            frames = _decoded_from(self._path, self._stream, self.index, entry) if entry else self._from_start()
             for frame_idx, frame in frames:
                 if stop is not None and frame_idx >= stop:
                     return
@@ -80,7 +81,7 @@ class FrameReader:
         except _MismatchError:
             pass
         if last is None:
-            self._index = count_by_decoding(self._path)  # its numbers could be wrong too
+            self._index = count_by_decoding(self._path, self._stream)  # its numbers could be wrong too
             yield from self.read(start, stop)
         else:
             self._index = dataclasses.replace(self.index, entries=())
@@ -112,7 +113,7 @@ class FrameReader:
         if not index.entries:
             return False
         try:
-            for _ in _decoded_from(self._path, index, index.entries[-1]):
+            for _ in _decoded_from(self._path, self._stream, index, index.entries[-1]):
                 pass
         except (VideoDecodeError, _MismatchError):
             return False
@@ -126,7 +127,7 @@ class FrameReader:
         return entries[at - 1] if at else None
 
     def _from_start(self) -> NumberedFrames:
-        with opened(self._path) as (_, stream):
+        with opened(self._path, self._stream) as (_, stream):
             yield from enumerate(decoded(stream, self._path))
 
     def _continued(self, last: tuple[int, int | None], stop: int | None) -> NumberedFrames:
@@ -144,16 +145,16 @@ class FrameReader:
         raise damaged(self._path, behind, "the frames do not come as the packets announce them")
 
 
-def _decoded_from(path: Path, index: FrameIndex, entry: EntryPoint) -> NumberedFrames:
+def _decoded_from(path: Path, number: int, index: FrameIndex, entry: EntryPoint) -> NumberedFrames:
     table = index.packets
     if table is None:
         raise _MismatchError
-    with opened(path) as (container, stream):
+    with opened(path, number) as (container, stream):
         packets = _after_jump(container, stream, table, entry.packet)
         if packets is not None:
             yield from _checked(packets, path, index, table, entry)
             return
-    with opened(path) as (_, stream):  # no jump leads there: pass over the packets before it
+    with opened(path, number) as (_, stream):  # no jump leads there: pass over the packets before it
         packets = itertools.islice(demuxed(stream), entry.packet, None)
         yield from _checked(packets, path, index, table, entry)
 

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sam2track.decoding import demuxed, next_packet, pictures_of, reason_of, video_stream_of
+from sam2track.decoding import dated, demuxed, next_packet, pictures_of, reason_of, video_stream_of
 from sam2track.errors import VideoDecodeError, VideoError
 from sam2track.picture import RgbConverter, as_displayed, describe
 from sam2track.types import VideoFrame, VideoInfo
@@ -50,6 +50,7 @@ def open_stream(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     timeout_s: float | None = 30.0,
+    stream: int = 0,
 ) -> VideoStream:
     """Open a live source; returns once its first frame is decoded.
 
@@ -61,20 +62,21 @@ def open_stream(
         options: FFmpeg's options for the protocol and the format, as {"rtsp_transport": "tcp"}. What comes
             while FFmpeg finds out about the source is kept; {"fflags": "nobuffer"} lets it go, and so begins later.
         timeout_s: After so many seconds without data a URL counts as lost. None waits forever.
+        stream: Which of its video streams to read, from 0.
 
     Raises:
         VideoError: It cannot be opened, has no video, or ends before the first frame.
     """
     name = _without_secrets(source)
     try:
-        container, stream = _connected(source, format, options, timeout_s)
+        container, opened_stream = _connected(source, format, options, timeout_s, stream)
     except VideoError as error:
-        raise VideoError(_told(error, source)) from None
+        raise VideoError(_told(str(error), source)) from None
     try:
-        return VideoStream(container, stream, source)
+        return VideoStream(container, opened_stream, source)
     except VideoDecodeError as error:
         container.close()
-        raise VideoError(f"{name} was lost before its first frame: {_told(error, source)}") from None
+        raise VideoError(f"{name} was lost before its first frame: {_told(str(error), source)}") from None
     except BaseException:
         container.close()
         raise
@@ -133,13 +135,18 @@ class VideoStream:
         frame, self._first = self._first, None
         frame_idx = 0
         while frame is not None:
+            last = (frame_idx, None if frame.pts is None else float(frame.pts * self._info.time_base))
             yield as_displayed(frame, frame_idx, self._info, to_rgb, self._name)
             self._refuse_if_closed()
             frame_idx += 1
             try:
                 frame = next(self._frames, None)
             except VideoDecodeError as error:
-                raise VideoDecodeError(_told(error, self._source), frame_idx=error.frame_idx) from None
+                error = dated(error, self._name, last, self._info.average_rate)
+                told = (_told(text, self._source) for text in (str(error), error.reason))
+                raise VideoDecodeError(
+                    next(told), frame_idx=error.frame_idx, time_s=error.time_s, reason=next(told)
+                ) from None
 
     def _decoded(self, stream: av.VideoStream) -> Generator[av.VideoFrame, None, None]:
         frame_idx = 0
@@ -166,7 +173,7 @@ class VideoStream:
 
 
 def _connected(
-    source: str, format: str | None, options: Mapping[str, str] | None, timeout_s: float | None
+    source: str, format: str | None, options: Mapping[str, str] | None, timeout_s: float | None, number: int
 ) -> tuple[av.container.InputContainer, av.VideoStream]:
     import av
 
@@ -185,7 +192,7 @@ def _connected(
         cure = "check the address, and that it plays: ffplay SOURCE"
         raise VideoError(f"{name} cannot be opened as a live source: {reason_of(error)}; {cure}") from error
     try:
-        stream = video_stream_of(container, name)
+        stream = video_stream_of(container, name, number)
     except VideoError:
         container.close()
         raise
@@ -212,7 +219,7 @@ def _without_secrets(source: str) -> str:
     return f"{url[1]}://{re.split('[?#]', address)[0]}"
 
 
-def _told(error: VideoError, source: str) -> str:
+def _told(text: str, source: str) -> str:
     """An error's text without what FFmpeg may have put of the source into it."""
-    text = str(error).replace(source, _without_secrets(source))
+    text = text.replace(source, _without_secrets(source))
     return text.replace("Immediate exit requested", "no data came for too long")  # FFmpeg's words for a timeout

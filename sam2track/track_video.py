@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from sam2track.clip import Clip, Direction
+from sam2track.clip import Clip, ClipSource, Direction
 from sam2track.models import Model, load
 from sam2track.options import TrackingOptions
 from sam2track.prompt_file import PromptEntry
-from sam2track.types import FrameResult, RgbArray
-from sam2track.video import Video
+from sam2track.types import FrameResult
 
 
 def track_video(
-    source: str | os.PathLike[str] | Video | Sequence[RgbArray],
+    source: ClipSource,
     prompts: Iterable[PromptEntry],
     *,
     model: Model | str | os.PathLike[str] = "nano",
@@ -26,7 +25,7 @@ def track_video(
     """Tracks objects through a clip. The prompts are answered at once; **tracking is lazy.**
 
     Args:
-        source: A path, an opened video, or frames in memory: (height, width, 3) uint8 RGB each.
+        source: As for `Clip`.
         prompts: On any frames; without a frame they are about frame `start`.
         model: From `load`, or what `load` takes.
         direction: "forward", "backward" or "both" from the prompts; see `Clip.track`.

@@ -47,6 +47,17 @@ class VideoFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedFrame(VideoFrame):
+    """A frame that was preprocessed beforehand, beside the inference of the frames before it.
+
+    Attributes:
+        pixel_values: (1, 3, S, S) float32, what `frame_to_pixel_values` makes of it for the model at hand.
+    """
+
+    pixel_values: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VideoInfo:
     """What a video's header and first frame say.
 
@@ -63,6 +74,8 @@ class VideoInfo:
         has_audio: Whether there is at least one audio stream.
         colour_primaries: H.273 code of the RGB primaries; 2 if the source does not say.
         colour_transfer: H.273 code of the transfer characteristic; 2 if the source does not say.
+        stream: Which of the file's video streams this is, from 0, cover art not counted.
+        files: Of an image sequence, the file's name of each frame (`path` is the folder); empty for a video.
     """
 
     path: Path
@@ -77,6 +90,29 @@ class VideoInfo:
     mirrored: bool = False
     colour_primaries: int = 2
     colour_transfer: int = 2
+    stream: int = 0
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """One of the video streams of a file.
+
+    Attributes:
+        stream: Its number, from 0, cover art not counted: what `open_video` takes.
+        codec: FFmpeg's name of the codec.
+        width: Pixels, as stored (before rotation).
+        height: Pixels, as stored (before rotation).
+        average_rate: Frames a second, or None if unknown.
+        title: What the file calls it, with the language if it has one; empty if it does not say.
+    """
+
+    stream: int
+    codec: str
+    width: int
+    height: int
+    average_rate: Fraction | None
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +258,7 @@ class ObjectResult:
         mask: (height, width) bool at video size; all False if the object is absent.
         object_score: A logit; <= 0 means absent.
         predicted_iou: The model's own estimate of the mask's IoU, in [0, 1].
-        mask_logits: (4F, 4F) float32 before resizing, for soft edges.
+        mask_logits: (4F, 4F) float32 before resizing, for soft edges; read-only.
         present: Whether the object is there: its score is > 0, and its predicted IoU is not below
             `TrackingOptions.report_min_iou`.
     """

@@ -18,17 +18,18 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
-from sam2track.decoding import CURE, checked, decoded, opened
+from sam2track.decoding import CURE, checked, codec_of, dated, decoded, opened, video_streams_of
 from sam2track.errors import FrameError, VideoDecodeError, VideoError
 from sam2track.picture import RgbConverter, as_displayed, describe
 from sam2track.random_access import FrameReader
-from sam2track.types import VideoFrame, VideoInfo
+from sam2track.types import StreamInfo, VideoFrame, VideoInfo
 
-__all__ = ["Video", "VideoInfo", "count_frames", "open_video"]
+__all__ = ["StreamInfo", "Video", "VideoInfo", "count_frames", "list_streams", "open_video"]
 
 _HELD_BYTES = 256 * 2**20  # of RGB, when reading backwards
 _WORTH_A_JUMP = 48  # frames; opening and entering a file costs about as much as decoding some
@@ -51,7 +52,7 @@ class Video:
 
     def __init__(self, info: VideoInfo) -> None:
         self._info = info
-        self._reader = FrameReader(info.path)
+        self._reader = FrameReader(info.path, info.stream)
         self._closed = False
 
     @property
@@ -162,15 +163,22 @@ class Video:
         to_rgb = RgbConverter()
         self._refuse_if_closed()
         checked(info.path)
-        for frame_idx, frame in self._reader.read(start, stop):
-            yield as_displayed(frame, frame_idx, info, to_rgb)
-            self._refuse_if_closed()
+        last: tuple[int, float | None] | None = None
+        try:
+            for frame_idx, frame in self._reader.read(start, stop):
+                last = (frame_idx, None if frame.pts is None else float(frame.pts * info.time_base))
+                yield as_displayed(frame, frame_idx, info, to_rgb)
+                self._refuse_if_closed()
+        except VideoDecodeError as error:
+            raise dated(error, info.path, last, info.average_rate) from error
 
     def _backward(self, start: int, stop: int | None) -> Iterator[VideoFrame]:
         count = self.num_frames
         index = self._reader.index
         if index.damage is not None and (stop is None or stop > count):
-            raise VideoDecodeError(str(index.damage), frame_idx=index.damage.frame_idx)
+            last = index.frame_pts[-1] if count else None
+            end = None if last is None else (count - 1, float(last * self._info.time_base))
+            raise dated(index.damage, self._info.path, end, self._info.average_rate)
         stop = count if stop is None else min(stop, count)
         held = max(1, _HELD_BYTES // (self._info.width * self._info.height * 3))
         while start < stop:
@@ -203,24 +211,45 @@ class Video:
         self.close()
 
 
-def open_video(path: str | os.PathLike[str]) -> Video:
+def open_video(path: str | os.PathLike[str], *, stream: int = 0) -> Video:
     """Open a video file of any kind that FFmpeg reads; its first frame is decoded to describe it.
 
     Args:
-        path: A file. The first video stream that is not cover art is read.
+        path: A file.
+        stream: Which of its video streams to read; `list_streams` has them. Cover art is none of them.
 
     Raises:
-        VideoError: Not a file, empty, not a video, or without a video stream.
+        VideoError: Not a file, empty, not a video, or without such a video stream.
         VideoDecodeError: The very first frame is damaged.
     """
-    with opened(checked(path)) as (container, stream):
-        first = next(decoded(stream, Path(path)), None)
+    with opened(checked(path), stream) as (container, opened_stream):
+        first = next(decoded(opened_stream, Path(path)), None)
         if first is None:
             raise VideoError(f"{path} holds no video frame that can be decoded; {CURE}")
-        return Video(describe(Path(path), container, stream, first))
+        return Video(replace(describe(Path(path), container, opened_stream, first), stream=stream))
 
 
-def count_frames(path: str | os.PathLike[str], at_most: int) -> int:
+def list_streams(path: str | os.PathLike[str]) -> tuple[StreamInfo, ...]:
+    """The video streams of a file that can be read, cover art not among them.
+
+    Raises:
+        VideoError: As `open_video`.
+    """
+    with opened(checked(path)) as (container, _):
+        return tuple(
+            StreamInfo(
+                stream=number,
+                codec=codec_of(stream),
+                width=stream.width,
+                height=stream.height,
+                average_rate=stream.average_rate or None,
+                title=" ".join(filter(None, (stream.metadata.get("title"), stream.metadata.get("language")))),
+            )
+            for number, stream in enumerate(video_streams_of(container))
+        )
+
+
+def count_frames(path: str | os.PathLike[str], at_most: int, *, stream: int = 0) -> int:
     """Count the frames that can be read, decoding no more than `at_most` of them.
 
     Returns:
@@ -230,9 +259,9 @@ def count_frames(path: str | os.PathLike[str], at_most: int) -> int:
         VideoError: As `open_video`.
     """
     count = 0
-    with opened(checked(path)) as (_, stream):
+    with opened(checked(path), stream) as (_, opened_stream):
         try:
-            for _frame in itertools.islice(decoded(stream, Path(path)), at_most):
+            for _frame in itertools.islice(decoded(opened_stream, Path(path)), at_most):
                 count += 1
         except VideoDecodeError:
             pass  # whoever reads the frames meets the same error, and hears about it there

@@ -35,35 +35,41 @@ MAY_IMPORT: dict[str, str] = {
     "models": "errors graphs onnx_graph spec types",
     "object_track": "errors memory_bank memory_tokens options postprocess prompts spec tracked_frames types",
     "tracker": "errors models object_track options postprocess preprocess prompts types",
-    "decoding": "errors",
+    "concealment": "",
+    "decoding": "concealment errors",
     "picture": "decoding orientation types",
     "keyframes": "",
     "packet_index": "decoding errors keyframes",
     "random_access": "decoding errors packet_index",
     "video": "decoding errors picture random_access types",
+    "image_files": "decoding errors",
+    "image_sequence": "decoding errors image_files picture types",
     "stream": "decoding errors picture types",
     "outputs": "errors types video",
     "frame_source": "errors types",
+    "read_ahead": "",
     "clip_records": "types",
-    "clip_state": "clip_records errors object_track options outputs types",
+    "clip_state": "clip_records errors memory_bank object_track options outputs types",
     "recall": "clip_records frame_source memory_bank object_track prompts spec types",
-    "clip": "clip_records clip_state errors frame_source models object_track options postprocess recall tracker types"
-    " video",
+    "clip": "clip_records clip_state errors frame_source image_sequence models object_track options postprocess"
+    " preprocess read_ahead recall tracker types video",
     "prompt_file": "errors types",
-    "track_video": "clip models options prompt_file types video",
-    "batch_file": "clip errors outputs prompt_file",
-    "serve": "clip errors models onnx_graph options outputs prompt_file prompts types version video",
+    "track_video": "clip models options prompt_file types",
+    "batch_file": "clip errors image_files outputs prompt_file",
+    "serve": "clip errors image_sequence models onnx_graph options outputs prompt_file prompts read_ahead types"
+    " version video",
+    "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",
-    "__init__": "clip errors models options prompt_file stream track_video tracker types version video",
-    "cli": "batch_file build clip errors graphs models onnx_graph options outputs prompt_file prompts serve spec stream"
-    " tracker types version video",
+    "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
+    "cli": "batch_file build clip concealment errors evaluation graphs image_sequence models onnx_graph options outputs"
+    " preprocess prompt_file prompts read_ahead serve spec stream tracker types version video",
     "__main__": "cli",
 }
 
 # Who may use a package of somebody else's; for all others it is out of bounds.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
-    "av": ("decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
+    "av": ("concealment", "decoding", "picture", "packet_index", "random_access", "stream", "outputs", "evaluation"),
     "onnx": ("build",),
     "safetensors": ("build",),
     "click": ("cli",),

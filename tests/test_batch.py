@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from editor import wait_until
 import sam2track
 import sam2track.models
 from sam2track.batch_file import batch_schema, read_batch
-from sam2track.errors import BatchError
+from sam2track.errors import BatchError, VideoDecodeError
 from sam2track.prompt_file import PromptEntry
+from sam2track.video import Video
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "batch.schema.json"
 CLICK = {"points": [[float(number) for number in ON_DISC.split(",")]]}
@@ -123,6 +126,38 @@ def test_mistake_of_ours_is_a_failure_too(
     assert (run.code, states(run)) == (1, ["failed"])
     assert json.loads(run.out)["clips"][0]["reason"] == "ZeroDivisionError: division by zero"
     assert "Traceback" in caplog.text
+
+
+def test_pictures_are_a_clip_too(sam2track_: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "shot"
+    folder.mkdir()
+    for number in range(3):
+        picture = media.numbered_picture(number, WIDTH, HEIGHT)[..., ::-1]
+        cv2.imwrite(str(folder / f"plate.{1001 + number}.png"), picture)
+    entries = [{**ENTRY, "video": "shot"}, {**ENTRY, "video": "shot/plate.%04d.png", "format": "png"}]
+    write_list(tmp_path / "list.json", *entries)
+    assert states(sam2track_("batch", "list.json", "--json")) == ["done", "done"]
+    assert names(tmp_path / "plate.masks") == [f"plate.{number}.png" for number in (1001, 1002, 1003)]
+    assert frames_of(tmp_path / "shot.overlay.json") == frames_of(tmp_path / "plate.masks.json") == [0, 1, 2]
+    assert states(sam2track_("batch", "list.json", "--json")) == ["skipped", "skipped"]
+
+
+def test_of_a_damaged_video_there_is_what_lies_before(
+    sam2track_: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Video.frames
+
+    def damaged(*args: Any, **options: Any) -> Iterator[sam2track.VideoFrame]:
+        yield from itertools.islice(read(*args, **options), 3)
+        raise VideoDecodeError("clip.mp4 cannot be read from frame 3 on", frame_idx=3)
+
+    monkeypatch.setattr(Video, "frames", damaged)
+    write_list(tmp_path / "list.json", ENTRY)
+    for words in ("cannot be read from frame 3 on", "ends before frame 3"):
+        run = sam2track_("batch", "list.json", "--json")
+        assert (run.code, states(run)) == (1, ["failed"])
+        assert words in json.loads(run.out)["clips"][0]["reason"]
+        assert frames_of(tmp_path / "clip.overlay.json") == [0, 1, 2]
 
 
 # -- going on -----------------------------------------------------------------------------------------------------
@@ -238,7 +273,7 @@ def test_interrupt_leaves_what_is_finished_and_the_next_run_goes_on(
         ({**ENTRY, "prompts": []}, "clips.1.prompts"),
         (
             {**ENTRY, "prompts": [{"points": [[1, "x"]]}]},
-            "clips.1.prompts.0.points.0.1: Input should be a valid number",
+            "clips.1.prompts.0.points.0.1: got 'x'; expected a number",
         ),
         ({"video": "clip.mp4", "prompt_file": "none.json"}, "clips.1.prompt_file: cannot read the prompts"),
         ({"video": "clip.mp4", "prompt_file": "bad.json"}, "clips.1.prompt_file: bad.json: prompts"),

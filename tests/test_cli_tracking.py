@@ -128,6 +128,19 @@ def test_range_that_cannot_be_is_refused_before_any_work(
     assert snapshot(tmp_path) == before
 
 
+def test_stream_says_which_video(sam2track_: Command, tmp_path: Path) -> None:
+    large = media.make_video(tmp_path / "large.mp4", size=(192, 128), frames=7)
+    media.ffmpeg("-i", tmp_path / "clip.mp4", "-i", large, "-map", "0", "-map", "1", "-c", "copy", tmp_path / "two.mkv")
+    assert sam2track_("two.mkv", "--stream", "1", "--click", "38,84").code == 0
+    sidecar = read_sidecar(tmp_path / "two.overlay.json")
+    assert (sidecar.source.width, len(sidecar.frames)) == (192, 7)
+    listed = sam2track_("info", "two.mkv")
+    assert listed.code == 0, listed.err
+    assert "stream           0 h264 96x64 25" in listed.out and "stream           1 h264 192x128 25" in listed.out
+    streams = json.loads(sam2track_("info", "two.mkv", "--json").out)["streams"]
+    assert [stream["size"] for stream in streams] == ["96x64", "192x128"]
+
+
 # -- masks and prompt files ---------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "VideoFrame",
         "__version__",
         "load",
+        "open_images",
         "open_stream",
         "open_video",
         "track_video",

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cv2
 import editor
 import media
 import numpy as np
@@ -239,6 +240,20 @@ def test_video_that_cannot_be_read_is_told(asked: Editor, clip: int) -> None:
         assert asked.error("open", video=video)["code"] == "VideoError"
     assert asked.error("open", video="clip.mp4", start=3, stop=2)["code"] == "FrameError"
     assert asked.ask("open", video="clip.mp4")["clip"] == clip + 1
+
+
+def test_pictures_are_a_clip_too(asked: Editor, tmp_path: Path) -> None:
+    for number in range(3):
+        picture = media.numbered_picture(number, WIDTH, HEIGHT)[..., ::-1]
+        cv2.imwrite(str(tmp_path / f"shot.{1001 + number}.png"), picture)
+    info = asked.ask("open", video="shot.%04d.png", start=1)
+    assert (info["num_frames"], info["start"], info["average_rate"], info["has_audio"]) == (3, 1, "24", False)
+    asked.ask("add_prompt", clip=1, points=[[25, 42]])
+    progress, _ = asked.answer(asked.send("track", clip=1))
+    assert [told["frame"]["frame_idx"] for told in progress] == [1, 2]
+    _, answer = asked.answer(asked.send("export", clip=1, path="masks", format="png"))
+    assert answer["type"] == "result"
+    assert names(tmp_path / "masks") == ["shot.1002.png", "shot.1003.png"]
 
 
 def test_damage_is_told_with_its_frame(asked: Editor, clip: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from sam2track.errors import Sam2TrackError, VideoDecodeError, VideoError
 from sam2track.orientation import read_display_matrix, turn
-from sam2track.video import count_frames, open_video
+from sam2track.video import count_frames, list_streams, open_video
 
 NTSC = Fraction(30000, 1001)
 
@@ -234,6 +234,31 @@ def test_of_two_videos_the_first_is_read(tmp_path: Path) -> None:
     both = tmp_path / "both.mkv"
     media.ffmpeg("-i", one, "-i", two, "-map", "0", "-map", "1", "-c", "copy", both)
     assert [media.read_number(frame.rgb) for frame in open_video(both)] == list(range(1, 13))
+
+
+def test_another_video_stream_can_be_chosen(tmp_path: Path) -> None:
+    one = media.make_video(tmp_path / "one.mp4", first=1, options={"g": "4"})
+    two = media.make_video(tmp_path / "two.mp4", first=30, size=(192, 128), frames=20, options={"g": "4", "bf": "2"})
+    cover = tmp_path / "cover.jpg"
+    media.ffmpeg("-f", "lavfi", "-i", "color=red:s=40x40", "-frames:v", "1", "-update", "1", cover)
+    both = tmp_path / "both.mp4"
+    maps = ["-map", "2", "-map", "0", "-map", "1", "-c", "copy", "-disposition:v:0", "attached_pic"]
+    media.ffmpeg("-i", one, "-i", two, "-i", cover, *maps, "-metadata:s:v:2", "language=deu", both)
+    assert [(found.stream, found.codec, found.width, found.title) for found in list_streams(both)] == [
+        (0, "h264", 96, "und"),
+        (1, "h264", 192, "deu"),
+    ]
+    with open_video(both, stream=1) as video:
+        assert (video.info.stream, video.info.width, video.num_frames) == (1, 192, 20)
+        assert [media.read_number(frame.rgb) for frame in video] == list(range(30, 50))
+        assert [media.read_number(frame.rgb) for frame in video.frames(13, 16)] == [43, 44, 45]
+        assert [media.read_number(frame.rgb) for frame in video.frames(13, 16, reverse=True)] == [45, 44, 43]
+        assert video.frame_at(13.5 / 25) == 13
+    assert count_frames(both, 99, stream=1) == 20
+    assert [media.read_number(frame.rgb) for frame in open_video(both)] == list(range(1, 13))
+    for number in (2, -1):
+        with pytest.raises(VideoError, match=f"no video stream {number}; it has 2"):
+            open_video(both, stream=number)
 
 
 @pytest.mark.parametrize("name", ["a:b.mp4", "http:x.mp4", "100%d.mp4", "Ünï cødé.mp4", "-dash.mp4"])

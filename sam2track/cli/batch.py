@@ -40,9 +40,11 @@ def batch(ctx: click.Context, /, list_file: Path, as_json: bool, quiet: bool, **
                  {"video": "b.mp4", "prompt_file": "b.json", "format": "png"}]}
     """
     from sam2track.batch_file import read_batch
+    from sam2track.concealment import noticing
 
     plans = planned(list_file, read_batch(list_file))
-    reports = run(plans, _settings(given, quiet))
+    with noticing():
+        reports = run(plans, _settings(given, quiet))
     states = [report.state for report in reports]
     if as_json:
         counts = {state: states.count(state) for state in ("done", "skipped", "failed")}

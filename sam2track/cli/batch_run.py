@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Literal
 from sam2track.cli.checks import check
 from sam2track.cli.outputs import OutputRequest
 from sam2track.cli.prompts import Moment
-from sam2track.cli.run import Job, index_of, with_frames, write
+from sam2track.cli.run import Job, index_of, results, with_frames
+from sam2track.cli.write import Written, write
 from sam2track.errors import BatchError, OutputError, OutputExistsError, Sam2TrackError
 
 if TYPE_CHECKING:
     from sam2track.batch_file import BatchEntry
+    from sam2track.image_sequence import ImageSequence
     from sam2track.models import Model
     from sam2track.options import TrackingOptions
     from sam2track.outputs import Sidecar
@@ -75,7 +77,7 @@ def planned(list_file: Path, entries: tuple[BatchEntry, ...]) -> list[Plan]:
             taken[_place(entry.prompt_file)] = f"the file of prompts of clips.{number}"
     for number, entry in enumerate(entries):
         try:
-            output, sidecar = _request(entry, overwrite=True).paths(Path(entry.video))
+            output, sidecar = _request(entry, overwrite=True).paths(Path(entry.video).stem)
         except OutputError as error:
             raise BatchError(f"{list_file}: clips.{number}: {error}") from error
         for path in (output, sidecar):
@@ -116,32 +118,39 @@ def _one(plan: Plan, settings: Settings, title: str) -> ClipReport:
     try:
         if not settings.overwrite and (done := _frames_done(plan, settings.model)):
             return ClipReport(video, output, "skipped", done)
-        frames = _tracked(plan, settings, title)
+        written = _tracked(plan, settings, title)
+        if written.damage is not None:
+            raise written.damage
     except Sam2TrackError as error:
         return ClipReport(video, output, "failed", reason=" ".join(str(error).split()))
     except Exception as error:  # a mistake of ours, on this clip, is no reason not to do the others
         log.exception("%s failed unexpectedly", video)
         return ClipReport(video, output, "failed", reason=f"{type(error).__name__}: {error}")
     seconds = time.perf_counter() - started
-    return ClipReport(video, output, "done", frames, round(seconds, 3), round(frames / seconds, 2))
+    return ClipReport(video, output, "done", written.frames, round(seconds, 3), round(written.frames / seconds, 2))
 
 
-def _tracked(plan: Plan, settings: Settings, title: str) -> int:
-    from sam2track.video import open_video
-
+def _tracked(plan: Plan, settings: Settings, title: str) -> Written:
     request = _request(plan.entry, overwrite=settings.overwrite)
     with ExitStack() as stack:
-        source = stack.enter_context(open_video(plan.entry.video))
+        source = _opened(plan.entry.video)
+        stack.enter_context(source)
         job = _job(plan.entry, settings, source, title)
         writers = [
             stack.enter_context(request.mask_writer(plan.output, source.info, job)),
             stack.enter_context(request.sidecar_writer(plan.sidecar, source.info, job)),
         ]
-        frames, _ = write(job, source, writers)
-    return frames
+        return write(stack.enter_context(closing(results(job, source))), writers)
 
 
-def _job(entry: BatchEntry, settings: Settings, source: Video, title: str) -> Job:
+def _opened(video: str) -> Video | ImageSequence:
+    from sam2track.image_sequence import is_image_sequence, open_images
+    from sam2track.video import open_video
+
+    return open_images(video) if is_image_sequence(video) else open_video(video)
+
+
+def _job(entry: BatchEntry, settings: Settings, source: Video | ImageSequence, title: str) -> Job:
     start = index_of(Moment(entry.start, entry.start_s), source) or 0
     job = Job(
         model=settings.model,
@@ -181,6 +190,11 @@ def _frames_done(plan: Plan, model: Model) -> int:
         scores = Sidecar.model_validate_json(plan.sidecar.read_bytes())
     except (OSError, ValidationError) as error:
         raise OutputExistsError(f"{plan.sidecar} exists and is no file of scores; choose another output") from error
+    if scores.incomplete is not None:
+        raise OutputExistsError(
+            f"{plan.output} ends before frame {scores.incomplete.frame_idx}, where {plan.entry.video} is damaged; "
+            "repair it, and move the output or give --overwrite"
+        )
     if difference := _difference(scores, plan.entry, model):
         raise OutputExistsError(f"{plan.output} exists, made with {difference}; move it, or give --overwrite")
     return len(scores.frames)
@@ -188,7 +202,8 @@ def _frames_done(plan: Plan, model: Model) -> int:
 
 def _difference(scores: Sidecar, entry: BatchEntry, model: Model) -> str | None:
     """What was other when the scores were written; None if nothing, as far as they tell."""
-    if scores.source.name != Path(entry.video).name:
+    video = Path(entry.video).absolute()
+    if scores.source.name not in (video.name, video.parent.name):  # pictures are called after their folder
         return f"another video, {scores.source.name}"
     if scores.model.sha256 != model.bundle.sha256:
         return f"another model, {scores.model.name} ({scores.model.sha256[:12]})"

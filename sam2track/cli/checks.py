@@ -9,33 +9,34 @@ from sam2track.cli.run import Job
 from sam2track.errors import PromptError
 
 if TYPE_CHECKING:
+    from sam2track.cli.run import Source
+    from sam2track.image_sequence import ImageSequence
     from sam2track.models import Model
     from sam2track.prompt_file import PromptEntry
-    from sam2track.stream import VideoStream
     from sam2track.types import VideoInfo
     from sam2track.video import Video
 
 
-def check(job: Job, source: Video | VideoStream) -> None:
+def check(job: Job, source: Source) -> None:
     """Refuses what cannot be done before any work.
 
     Raises:
         PromptError: A prompt or the range cannot be used with this source.
     """
-    from sam2track.video import Video
+    from sam2track.stream import VideoStream
 
     if job.stop is not None and job.stop <= job.start:
         raise PromptError(
             f"got --stop at frame {job.stop} and --start at frame {job.start}; expected it after the start"
         )
-    if isinstance(source, Video):
+    if not isinstance(source, VideoStream):
         _check_range(job, source)
     elif job.direction != "forward" or job.start or len(job.prompted) > 1:
         raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
     _check_prompts(job.prompts, source.info, job.model)
 
 
-def _check_range(job: Job, source: Video) -> None:
+def _check_range(job: Job, source: Video | ImageSequence) -> None:
     """Frame 0 is always there; the others are only looked for if they are asked for."""
     named = [job.start, *job.prompted, (job.stop or 1) - 1]
     if max(named) > 0 and max(named) >= (count := source.num_frames):

@@ -1,35 +1,76 @@
-"""`sam2track info MODEL`: what a model is made of."""
+"""`sam2track info`: what a model is made of, or what a video holds."""
 
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
 
 
 @click.command()
-@click.argument("model", metavar="MODEL", default="nano")
+@click.argument("subject", metavar="MODEL|VIDEO", default="nano")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def info(model: str, as_json: bool) -> None:
-    """Verify MODEL (nano, or a bundle's folder) and show origin, sizes, graphs and provider.
+def info(subject: str, as_json: bool) -> None:
+    """Verify MODEL (nano, or a bundle's folder) and show origin, sizes, graphs and provider; or show what VIDEO holds.
 
     \b
-    Example:
+    Examples:
       sam2track info nano
+      sam2track info video.mp4
     """
-    described = _describe(model)
+    described = _describe_video(Path(subject)) if Path(subject).is_file() else _describe(subject)
     if as_json:
         click.echo(json.dumps(described, indent=1))
         return
     for key, value in described.items():
-        if key != "graphs":
+        if key == "streams":
+            for stream in value:
+                click.echo(
+                    f"{'stream':16} " + " ".join(str(part) for part in stream.values() if part not in (None, ""))
+                )
+        elif key != "graphs":
             click.echo(f"{key:16} {value}")
-    for graph, tensors in described["graphs"].items():
+    for graph, tensors in described.get("graphs", {}).items():
         click.echo(f"\n{graph}")
         for kind, names in tensors.items():
             for name, shape in names.items():
                 click.echo(f"  {kind:8} {name:36} {shape}")
+
+
+def _describe_video(path: Path) -> dict[str, Any]:
+    """Of the first stream; one line a stream that `--stream` can choose."""
+    from sam2track.video import list_streams, open_video
+
+    found = open_video(path).info
+    return {
+        "path": str(path),
+        "width": found.width,
+        "height": found.height,
+        "average_rate": _fraction(found.average_rate),
+        "time_base": _fraction(found.time_base),
+        "header_frames": found.frame_count,
+        "rotation": found.rotation,
+        "mirrored": found.mirrored,
+        "pixel_aspect": _fraction(found.sample_aspect_ratio),
+        "audio": found.has_audio,
+        "streams": [
+            {
+                "stream": stream.stream,
+                "codec": stream.codec,
+                "size": f"{stream.width}x{stream.height}",
+                "average_rate": _fraction(stream.average_rate),
+                "title": stream.title,
+            }
+            for stream in list_streams(path)
+        ],
+    }
+
+
+def _fraction(value: Fraction | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _describe(model: str) -> dict[str, Any]:

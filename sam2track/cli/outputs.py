@@ -33,15 +33,18 @@ class OutputRequest:
     output_format: str
     overwrite: bool
 
-    def paths(self, video: Path) -> tuple[Path, Path]:
+    def paths(self, name: str) -> tuple[Path, Path]:
         """Where the masks and the sidecar go.
+
+        Args:
+            name: What they are called after, without an ending.
 
         Raises:
             OutputError: The output has no name, or is the sidecar.
             OutputExistsError: The sidecar exists and may not be replaced.
         """
         ending = FORMATS[self.output_format].ending
-        output = self.output or Path(video.stem + ending)
+        output = self.output or Path(name + ending)
         if output.name in ("", ".."):
             raise OutputError(
                 f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks"
@@ -74,6 +77,13 @@ class OutputRequest:
         ]
         described = SidecarModel(name=job.model.name, sha256=job.model.bundle.sha256)
         return SidecarWriter(sidecar, info, model=described, prompts=given, overwrite=self.overwrite)
+
+
+def name_of(info: VideoInfo) -> str:
+    """What outputs are called after: shot.1001.png and 0001.png in shot/ both give "shot"."""
+    if not info.files:
+        return info.path.stem
+    return Path(info.files[0]).stem.rstrip("0123456789").rstrip(" ._-") or info.path.name or "images"
 
 
 def _refuse_existing(sidecar: Path, overwrite: bool) -> None:

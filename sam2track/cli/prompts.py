@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 
     _CoordinatesType = click.ParamType[tuple[str | None, tuple[float, ...]]]
     _MomentType = click.ParamType["Moment"]
+    _RateType = click.ParamType[Fraction]
 else:
-    _CoordinatesType = _MomentType = click.ParamType  # not generic in older versions
+    _CoordinatesType = _MomentType = _RateType = click.ParamType  # not generic in older versions
 
 _LONGEST_ID = 100  # characters
+_HIGHEST_RATE = 1000  # pictures a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,22 @@ class MomentType(_MomentType):
         if (text.endswith("s") == (":" in text)) or text.count(":") > 2 or not 0 <= seconds < float("inf"):
             self.fail(f"got {text!r}; expected a frame such as 40, or a time such as 1.6s or 0:01.6", param, ctx)
         return Moment(time_s=3600 * hours + 60 * minutes + seconds)
+
+
+class RateType(_RateType):
+    """`24`, `23.976` or `30000/1001`."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        """Text to pictures a second."""
+        try:
+            rate = Fraction(str(value))
+        except (ValueError, ZeroDivisionError):
+            rate = Fraction(0)
+        if not 0 < rate <= _HIGHEST_RATE:
+            self.fail(f"got {value!r}; expected pictures a second, such as 24 or 30000/1001", param, ctx)
+        return rate
 
 
 def _numbers(parts: list[str]) -> list[float]:

@@ -6,23 +6,25 @@ import itertools
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sam2track.cli.prompts import Moment
-from sam2track.errors import PromptError
+from sam2track.errors import PromptError, VideoDecodeError
 
 if TYPE_CHECKING:
-    from sam2track.clip import Direction
+    from sam2track.clip import Clip, Direction
+    from sam2track.image_sequence import ImageSequence
     from sam2track.models import Model
     from sam2track.options import TrackingOptions
-    from sam2track.outputs import MaskWriter
     from sam2track.prompt_file import PromptEntry
     from sam2track.stream import VideoStream
     from sam2track.types import FrameResult, ObjectId, VideoFrame
     from sam2track.video import Video
+
+    Source: TypeAlias = Video | ImageSequence | VideoStream
 
 _T = TypeVar("_T")
 
@@ -62,23 +64,23 @@ class Job:
         return sorted({prompt.frame_idx or 0 for prompt in self.prompts})
 
 
-def index_of(moment: Moment | None, source: Video | VideoStream) -> int | None:
+def index_of(moment: Moment | None, source: Source) -> int | None:
     """A moment's frame; None for none.
 
     Raises:
         PromptError: A time in a live source.
         FrameError: There is no such time in the video.
     """
-    from sam2track.video import Video
+    from sam2track.stream import VideoStream
 
     if moment is None or moment.time_s is None:
         return None if moment is None else moment.frame_idx
-    if not isinstance(source, Video):
+    if isinstance(source, VideoStream):
         raise PromptError(f"got the time {moment.time_s} s; a live source has frame numbers only, from 0")
     return source.frame_at(moment.time_s)
 
 
-def with_frames(prompts: Iterable[PromptEntry], source: Video | VideoStream, start: int) -> list[PromptEntry]:
+def with_frames(prompts: Iterable[PromptEntry], source: Source, start: int) -> list[PromptEntry]:
     """Prompts by time or without a frame -> prompts by frame."""
     placed = []
     for prompt in prompts:
@@ -87,40 +89,28 @@ def with_frames(prompts: Iterable[PromptEntry], source: Video | VideoStream, sta
     return placed
 
 
-def write(job: Job, source: Video | VideoStream, writers: Sequence[MaskWriter]) -> tuple[int, Absences]:
-    """Tracks and writes.
-
-    Returns:
-        How many frames, and where objects were missed.
-    """
-    frames, absences = 0, Absences()
-    for frame, result in results(job, source):
-        for writer in writers:
-            writer.write(frame, result)
-        absences.note(result)
-        frames += 1
-    for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
-        writer.close()
-    return frames, absences
-
-
-def results(job: Job, source: Video | VideoStream) -> Iterator[tuple[VideoFrame, FrameResult]]:
+def results(job: Job, source: Source) -> Generator[tuple[VideoFrame, FrameResult], None, None]:
     """Every frame of the range with its masks, in display order.
 
     One prompted frame and forward: frame by frame, in memory that does not grow. Otherwise the whole range is
     tracked first, and read once more.
     """
-    from sam2track.video import Video
+    from sam2track.preprocess import prepare_frame
+    from sam2track.read_ahead import read_ahead
+    from sam2track.stream import VideoStream
 
-    if not isinstance(source, Video):
+    if isinstance(source, VideoStream):  # none is read ahead: the newest frame is wanted, and reading may wait long
         with _interrupt_ends() as ended:
             live = itertools.takewhile(lambda frame: not ended.is_set(), source)
             yield from _bar(_frame_by_frame(job, live, None), job, "live", None)
     elif job.direction == "forward" and len(job.prompted) == 1:
-        frames = source.frames(job.start, job.stop)
+        constants = job.model.constants
+        frames = read_ahead(prepare_frame(frame, constants) for frame in source.frames(job.start, job.stop))
         total = None if source.info.frame_count is None else min(job.stop or sys.maxsize, source.info.frame_count)
         total = None if total is None else max(total - job.start, 0)
-        yield from _bar(_frame_by_frame(job, frames, _short_length(source)), job, source.info.path.name, total)
+        with closing(frames):
+            tracked = _frame_by_frame(job, frames, _short_length(source))
+            yield from _bar(tracked, job, source.info.path.name, total)
     else:
         yield from _whole(job, source)
 
@@ -151,25 +141,39 @@ def _frame_by_frame(
         raise PromptError(f"got a prompt on frame {prompted}, but there were {count} frames, numbered from {job.start}")
 
 
-def _whole(job: Job, source: Video) -> Iterator[tuple[VideoFrame, FrameResult]]:
+def _whole(job: Job, source: Video | ImageSequence) -> Iterator[tuple[VideoFrame, FrameResult]]:
     from sam2track.clip import Clip
+    from sam2track.read_ahead import read_ahead
 
     clip = Clip(job.model, source, job.options, start=job.start, stop=job.stop)
     for prompt in job.prompts:
         clip.add_prompt(object_id=prompt.object_id, frame_idx=prompt.frame_idx, **prompt.arguments())
-    for _ in _bar(clip.track(job.direction), job, "tracking", clip.due(job.direction)):
+    for _ in _bar(_up_to_damage(clip, job.direction), job, "tracking", clip.due(job.direction)):
         pass
-    frames = _bar(source.frames(job.start, job.stop), job, "writing", len(clip.frames))
-    for frame in frames:
-        yield frame, clip.result(frame.frame_idx)
+    with closing(read_ahead(source.frames(job.start, job.stop))) as frames:
+        for frame in _bar(frames, job, "writing", len(clip.frames)):
+            yield frame, clip.result(frame.frame_idx)
 
 
-def _short_length(source: Video) -> int | None:
+def _up_to_damage(clip: Clip, direction: Direction) -> Iterator[FrameResult]:
+    """Tracks what can be read; the damage is met again, and raised, when the frames are written."""
+    with suppress(VideoDecodeError):
+        yield from clip.track(direction)
+        return
+    if direction == "both":
+        with suppress(VideoDecodeError):
+            yield from clip.track("backward")
+
+
+def _short_length(source: Video | ImageSequence) -> int | None:
     """The reference treats clips below 16 frames a little differently: look whether this is one."""
     from sam2track.spec import MAX_OBJECT_POINTERS
-    from sam2track.video import count_frames
+    from sam2track.video import Video, count_frames
 
-    length = count_frames(source.info.path, MAX_OBJECT_POINTERS)
+    if isinstance(source, Video):
+        length = count_frames(source.info.path, MAX_OBJECT_POINTERS, stream=source.info.stream)
+    else:
+        length = source.num_frames
     return length if length < MAX_OBJECT_POINTERS else None
 
 

@@ -26,6 +26,7 @@ def serve() -> None:
     Example:
       echo '{"id": 1, "command": "hello"}' | sam2track serve
     """
+    from sam2track.concealment import noticing
     from sam2track.serve import serve as answer
 
     for number in (_STDIN, _STDOUT):
@@ -36,7 +37,7 @@ def serve() -> None:
         source = open(_STDIN, "rb", buffering=0, closefd=False)  # noqa: SIM115
     except OSError as error:
         raise click.UsageError(f"the standard input cannot be read: {error.strerror}") from error
-    with _answers_only() as sink:
+    with _answers_only() as sink, noticing():
         answer(source, sink)
 
 

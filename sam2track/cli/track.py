@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from sam2track.cli.checks import check
-from sam2track.cli.outputs import OutputRequest
-from sam2track.cli.prompts import Coordinates, Moment, MomentType, collect_prompts
-from sam2track.cli.run import Job, index_of, with_frames, write
+from sam2track.cli.outputs import OutputRequest, name_of
+from sam2track.cli.prompts import Coordinates, Moment, MomentType, RateType, collect_prompts
+from sam2track.cli.run import Job, index_of, results, with_frames
+from sam2track.cli.write import write
 from sam2track.errors import PromptError
 
 if TYPE_CHECKING:
+    from sam2track.cli.run import Source
     from sam2track.models import Model
     from sam2track.prompt_file import PromptEntry
-    from sam2track.stream import VideoStream
     from sam2track.types import VideoInfo
-    from sam2track.video import Video
 
 Format = Literal["overlay", "png"]
 
@@ -38,6 +39,7 @@ class Summary:
     frames_per_second: float
     provider: str
     not_seen: dict[str, list[list[int]]]
+    incomplete: str | None
 
 
 @click.command(no_args_is_help=False)
@@ -56,6 +58,11 @@ class Summary:
 @click.option("--both", "direction", flag_value="both", help="Track to the end, and back from the prompted frame.")
 @click.option("--start", type=MomentType(), help="In point: the first frame to track, or its time.")
 @click.option("--stop", type=MomentType(), help="Out point: the frame to stop before, or its time.")
+@click.option("--stream", type=click.IntRange(0), default=0, show_default=True,
+              help="Which video stream to track; `sam2track info VIDEO` lists them.")  # fmt: skip
+@click.option(
+    "--rate", type=RateType(), help="Pictures a second of an image sequence, such as 30000/1001. [default: 24]"
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="Output file, or folder for png. [default: VIDEO's name in the current folder]")  # fmt: skip
 @click.option("--format", "output_format", type=click.Choice(["overlay", "png"]), default="overlay", show_default=True,
@@ -74,7 +81,8 @@ def track(**given: Any) -> None:
     """Track objects through VIDEO and write an overlay video or masks, and a JSON file with the scores.
 
     Coordinates are pixels of the displayed frame, x to the right, y down, from the top left corner. VIDEO is a
-    file, or a live source: a device such as /dev/video0, or a URL. Ctrl-C ends a live source.
+    file; a folder of pictures, the first of them, or a pattern such as shot.%04d.png; or a live source: a device
+    such as /dev/video0, or a URL. Ctrl-C ends a live source.
 
     \b
     Examples:
@@ -82,6 +90,7 @@ def track(**given: Any) -> None:
       sam2track video.mp4 --click 412,230 --frame 40 --both
       sam2track video.mp4 --box 100,80,300,400 --not 300,80 --start 2s --stop 8s -o cut.mp4
       sam2track video.mp4 --click 412,230 --click 2:90,310 --format png -o masks
+      sam2track shot.1001.png --rate 24 --click 412,230 --format png -o masks
       sam2track rtsp://camera/stream --click 412,230 --stop 500
     """
     _track(_Arguments(**given))
@@ -102,6 +111,8 @@ class _Arguments:
     direction: Literal["backward", "both"] | None
     start: Moment | None
     stop: Moment | None
+    stream: int
+    rate: Fraction | None
     output: Path | None
     output_format: Format
     model: str
@@ -116,36 +127,41 @@ class _Arguments:
 
 
 def _track(given: _Arguments) -> None:
+    from sam2track.concealment import noticing
     from sam2track.models import load
 
     started = time.perf_counter()
     prompts = _prompts(given)
     with ExitStack() as stack:
-        source = _opened(given.source)
+        stack.enter_context(noticing())
+        source = _opened(given)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
         request = OutputRequest(output=given.output, output_format=given.output_format, overwrite=given.overwrite)
-        output, sidecar = request.paths(source.info.path)
+        output, sidecar = request.paths(name_of(source.info))
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
         writers = [
             stack.enter_context(request.mask_writer(output, source.info, job)),
             stack.enter_context(request.sidecar_writer(sidecar, source.info, job)),
         ]
-        frames, absences = write(job, source, writers)
+        written = write(stack.enter_context(closing(results(job, source))), writers)
     seconds = time.perf_counter() - started
     summary = Summary(
         output=str(output),
         sidecar=str(sidecar),
-        frames=frames,
+        frames=written.frames,
         seconds=round(seconds, 3),
-        frames_per_second=round(frames / seconds, 2),
+        frames_per_second=round(written.frames / seconds, 2),
         provider=job.model.provider,
-        not_seen={str(object_id): ranges for object_id, ranges in absences.ranges.items()},
+        not_seen={str(object_id): ranges for object_id, ranges in written.absences.ranges.items()},
+        incomplete=None if written.damage is None else str(written.damage),
     )
     if given.as_json:
         click.echo(json.dumps(asdict(summary)))
     elif not given.quiet:
-        click.echo("\n".join([_told(summary), *absences.lines()]), err=True)
+        click.echo("\n".join([_told(summary), *written.absences.lines()]), err=True)
+    if written.damage is not None:
+        raise written.damage
 
 
 def _told(summary: Summary) -> str:
@@ -167,13 +183,19 @@ def _prompts(given: _Arguments) -> list[PromptEntry]:
     return prompts
 
 
-def _opened(source: str) -> Video | VideoStream:
+def _opened(given: _Arguments) -> Source:
+    from sam2track.image_sequence import is_image_sequence, open_images
     from sam2track.stream import is_stream, open_stream
     from sam2track.video import open_video
 
-    if is_stream(source):
-        return open_stream(source)
-    return open_video(source)
+    live = is_stream(given.source)
+    if not live and is_image_sequence(given.source):
+        if given.stream:
+            raise PromptError(f"got --stream with {given.source}; pictures have no streams")
+        return open_images(given.source, given.rate or 24)
+    if given.rate is not None:
+        raise PromptError(f"got --rate with {given.source}; a video has times of its own, only pictures need a rate")
+    return open_stream(given.source, stream=given.stream) if live else open_video(given.source, stream=given.stream)
 
 
 def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) -> None:
@@ -185,7 +207,7 @@ def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) 
         )
 
 
-def _job(given: _Arguments, prompts: list[PromptEntry], source: Video | VideoStream, model: Model) -> Job:
+def _job(given: _Arguments, prompts: list[PromptEntry], source: Source, model: Model) -> Job:
     """Everything checked before any work."""
     from sam2track.options import TrackingOptions
 

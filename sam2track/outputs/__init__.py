@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sam2track.outputs.png import PngWriter
     from sam2track.outputs.sidecar import (
         Sidecar,
+        SidecarDamage,
         SidecarFrame,
         SidecarHeader,
         SidecarModel,
@@ -28,6 +29,7 @@ __all__ = [
     "OverlayWriter",
     "PngWriter",
     "Sidecar",
+    "SidecarDamage",
     "SidecarFrame",
     "SidecarHeader",
     "SidecarModel",

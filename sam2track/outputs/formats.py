@@ -61,7 +61,7 @@ def open_writer(
     outputs: Any = import_module("sam2track.outputs")
     writer: MaskWriter
     if name == "png":
-        writer = outputs.PngWriter(path, indexed=len(object_ids) > 1, overwrite=overwrite)
+        writer = outputs.PngWriter(path, info, indexed=len(object_ids) > 1, overwrite=overwrite)
     else:
         writer = outputs.OverlayWriter(path, info, overwrite=overwrite)
     return writer

@@ -9,8 +9,10 @@ written with zlib alone: OpenCV cannot write a palette.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from sam2track.errors import OutputError
 from sam2track.outputs.atomic import PendingOutput
 from sam2track.outputs.base import AtomicWriter
-from sam2track.types import FrameResult, ObjectId, VideoFrame
+from sam2track.types import FrameResult, ObjectId, VideoFrame, VideoInfo
 
 _GREY, _INDEXED = 0, 3  # PNG colour types
 # zlib's usual 6 makes files of masks up to 40 % smaller, in three times the time: 5 ms more a 720p frame.
@@ -26,16 +28,24 @@ _COMPRESSION = 3
 
 
 class PngWriter(AtomicWriter):
-    """One 8-bit PNG a frame, named by its index: `00000.png`.
+    """One 8-bit PNG a frame, named by its index: `00000.png`; for an image sequence, like the frame's own picture.
 
     From frame 100000 on names have six digits, so that they no longer sort by name.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, indexed: bool = False, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        info: VideoInfo | None = None,
+        *,
+        indexed: bool = False,
+        overwrite: bool = False,
+    ) -> None:
         """Prepare the folder; it appears under its name when the writer is closed.
 
         Args:
-            folder: The output. It may exist if it is empty.
+            folder: The output. It may exist if it is empty. Never the folder of the sequence that is read.
+            info: What the frames come from: `shot.1001.jpg` gives `shot.1001.png`. None for frames from anywhere.
             indexed: Several objects in each file, as palette indices. Otherwise grey, for one object.
             overwrite: Whether a folder of earlier masks, and nothing else, may be replaced.
 
@@ -43,7 +53,11 @@ class PngWriter(AtomicWriter):
             OutputExistsError: The folder holds something and `overwrite` is False.
             OutputError: It cannot be written.
         """
-        super().__init__(PendingOutput(folder, overwrite=overwrite, folder_of=r"\d{5,}\.png"))
+        files = info.files if info is not None else ()
+        self._names = [f"{Path(file).stem}.png" for file in files]
+        ours = "|".join(map(re.escape, self._names)) or r"\d{5,}\.png"
+        sources = [info.path] if info is not None else []
+        super().__init__(PendingOutput(folder, overwrite=overwrite, folder_of=ours, sources=sources))
         self._indexed = indexed
         self._values: dict[ObjectId, int] = {}
 
@@ -58,7 +72,8 @@ class PngWriter(AtomicWriter):
         for object_id, found in result.objects.items():
             picture[found.mask] = self._values[object_id] if self._indexed else 255
         data = encode_png(picture, davis_palette() if self._indexed else None)
-        (self._pending.temporary / f"{frame.frame_idx:05d}.png").write_bytes(data)
+        name = self._names[frame.frame_idx] if self._names else f"{frame.frame_idx:05d}.png"
+        (self._pending.temporary / name).write_bytes(data)
 
     def _finish(self) -> None:
         pass  # each file is complete when it is written

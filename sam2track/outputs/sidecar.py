@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictStr, ValidationError, model_validator
 
-from sam2track.errors import OutputError
+from sam2track.errors import OutputError, VideoDecodeError
 from sam2track.outputs.atomic import PendingOutput
 from sam2track.outputs.base import AtomicWriter
 from sam2track.types import BoolArray, FrameResult, ObjectId, ObjectResult, VideoFrame
@@ -36,7 +36,7 @@ class SidecarSource(_Part):
     """The video that was tracked.
 
     Attributes:
-        name: Its file name, without the folder.
+        name: Its file name, without the folder; of an image sequence the folder's name.
         width: Pixels, as displayed.
         height: Pixels, as displayed.
         average_rate: Frames a second as a fraction, such as "30000/1001", or None if unknown.
@@ -102,12 +102,35 @@ class SidecarObject(_Part):
 
 
 class SidecarFrame(_Part):
-    """All objects on one frame; `pts` and `time_s` are the source's own, None if it has none."""
+    """All objects on one frame.
+
+    Attributes:
+        frame_idx: Position in the source, from 0.
+        file: The picture's file name in an image sequence, else None.
+        pts: The source's own, None if it has none.
+        time_s: The same in seconds.
+        objects: What was found.
+    """
 
     frame_idx: _Index
+    file: str | None = None
     pts: int | None
     time_s: FiniteFloat | None
     objects: tuple[SidecarObject, ...]
+
+
+class SidecarDamage(_Part):
+    """Where a source could not be read further: the frames end there, though the source may not.
+
+    Attributes:
+        frame_idx: The first frame that could not be read.
+        time_s: When it would be shown, or None if unknown.
+        reason: What is wrong.
+    """
+
+    frame_idx: _Index
+    time_s: FiniteFloat | None
+    reason: str
 
 
 class SidecarHeader(_Part):
@@ -123,6 +146,7 @@ class Sidecar(SidecarHeader):
     """The whole document; read one with `Sidecar.model_validate_json(text)`."""
 
     frames: tuple[SidecarFrame, ...]
+    incomplete: SidecarDamage | None = None
 
 
 class SidecarWriter(AtomicWriter):
@@ -153,7 +177,7 @@ class SidecarWriter(AtomicWriter):
         super().__init__(PendingOutput(path, overwrite=overwrite, sources=[info.path]))
         with self._guarded("starting it"):
             source = SidecarSource(
-                name=os.fsencode(info.path.name).decode("utf-8", "replace"),  # JSON holds no other names
+                name=_text(info.path.name),
                 width=info.width,
                 height=info.height,
                 average_rate=None if info.average_rate is None else str(info.average_rate),
@@ -163,11 +187,18 @@ class SidecarWriter(AtomicWriter):
             self._file = self._pending.temporary.open("w", encoding="utf-8", newline="\n")
             self._file.write(header[:-1] + ',"frames":[')
             self._separator = "\n"
+            self._files = [_text(name) for name in info.files]
+        self._damage: SidecarDamage | None = None
+
+    def note_damage(self, error: VideoDecodeError) -> None:
+        """Say that the source could not be read to its end; to be called before `close`."""
+        self._damage = SidecarDamage(frame_idx=error.frame_idx, time_s=error.time_s, reason=_text(error.reason))
 
     def _add(self, frame: VideoFrame, result: FrameResult) -> None:
         try:
             line = SidecarFrame(
                 frame_idx=frame.frame_idx,
+                file=self._files[frame.frame_idx] if self._files else None,
                 pts=frame.pts,
                 time_s=frame.time_s,
                 objects=tuple(_describe(object_id, found) for object_id, found in result.objects.items()),
@@ -178,17 +209,23 @@ class SidecarWriter(AtomicWriter):
                 f"frame {frame.frame_idx} cannot be described: {'.'.join(map(str, first['loc']))}: "
                 f"got {first['input']!r}; {first['msg']}"
             ) from error
-        self._file.write(self._separator + line.model_dump_json())
+        self._file.write(self._separator + line.model_dump_json(exclude=None if self._files else {"file"}))
         self._separator = ",\n"
 
     def _finish(self) -> None:
-        self._file.write("\n]}\n")
+        incomplete = "" if self._damage is None else f',\n"incomplete":{self._damage.model_dump_json()}'
+        self._file.write(f"\n]{incomplete}}}\n")
         self._file.close()
 
     def _release(self) -> None:
         # Never opened, or what was left to write does not fit on the disk.
         with suppress(AttributeError, OSError):
             self._file.close()
+
+
+def _text(name: str) -> str:
+    """A file's name as JSON can hold it."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _describe(object_id: ObjectId, found: ObjectResult) -> SidecarObject:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from sam2track.clip import Clip
 from sam2track.errors import RequestError, TrackerStateError
+from sam2track.image_sequence import ImageSequence, is_image_sequence, open_images
 from sam2track.outputs.formats import FORMATS, open_writer
 from sam2track.outputs.sidecar import SidecarModel, SidecarWriter
+from sam2track.read_ahead import read_ahead
 from sam2track.serve import protocol as p
 from sam2track.serve.model_cache import ModelCache
 from sam2track.serve.reports import clip_info, frame_report, object_report, sidecar_prompts
-from sam2track.types import ObjectId, ObjectResult
+from sam2track.types import FrameResult, ObjectId, ObjectResult
 from sam2track.version import __version__
 from sam2track.video import Video, open_video
 
@@ -30,7 +32,7 @@ Report = Callable[[int, int, "p.FrameReport | None"], None]
 class _Opened:
     number: int
     clip: Clip
-    video: Video
+    video: Video | ImageSequence
 
     @property
     def info(self) -> p.ClipInfo:
@@ -99,16 +101,16 @@ class OpenClips:
         return self._clips[number]
 
     def _open(self, request: p.Open) -> p.ClipInfo:
-        video = open_video(request.video)
+        video = _opened(request.video)
         model = self._models.load(request.model, request.device, request.num_threads)
         return self._added(Clip(model, video, request.options, start=request.start, stop=request.stop), video)
 
     def _restore(self, request: p.Restore) -> p.ClipInfo:
-        video = open_video(request.video)
+        video = _opened(request.video)
         model = self._models.load(request.model, request.device, request.num_threads)
         return self._added(Clip.restore(request.path, model, video), video)
 
-    def _added(self, clip: Clip, video: Video) -> p.ClipInfo:
+    def _added(self, clip: Clip, video: Video | ImageSequence) -> p.ClipInfo:
         self._last_number += 1
         opened = _Opened(self._last_number, clip, video)
         info = opened.info
@@ -120,6 +122,10 @@ class OpenClips:
         del self._clips[opened.number]
         self._models.keep({id(other.clip.model) for other in self._clips.values()})
         return p.Done()
+
+
+def _opened(video: str) -> Video | ImageSequence:
+    return open_images(video) if is_image_sequence(video) else open_video(video)
 
 
 def _command(kind: type[p.Request]) -> str:
@@ -146,14 +152,14 @@ def _prompted(clip: Clip, request: p.AddPrompt | p.Undo | p.ClearFrame) -> p.Pre
 
 
 def _track(clip: Clip, request: p.Track, report: Report) -> p.Done:
-    frames = clip.track(request.direction)
+    tracked = cast("Generator[FrameResult, None, None]", clip.track(request.direction))
     total = clip.due(request.direction)
     if request.until is not None:
         total = min(total, _due_until(clip, request, request.until))
-        frames = islice(frames, total)
     done = 0
-    for done, result in enumerate(frames, 1):
-        report(done, total, frame_report(result, masks=request.masks))
+    with closing(tracked):
+        for done, result in enumerate(islice(tracked, total), 1):
+            report(done, total, frame_report(result, masks=request.masks))
     return p.Done(frames=done)
 
 
@@ -186,7 +192,8 @@ def _export(opened: _Opened, request: p.Export, report: Report) -> p.Written:
                 request.scores, video.info, model=model, prompts=sidecar_prompts(clip), overwrite=request.overwrite
             )
             writers.append(stack.enter_context(scores))
-        for done, frame in enumerate(video.frames(clip.frames.start, clip.frames.stop), 1):
+        frames = stack.enter_context(closing(read_ahead(video.frames(clip.frames.start, clip.frames.stop))))
+        for done, frame in enumerate(frames, 1):
             for writer in writers:
                 writer.write(frame, clip.result(frame.frame_idx))
             report(done, len(clip.frames), None)

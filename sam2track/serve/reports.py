@@ -17,12 +17,13 @@ from sam2track.serve.protocol import ClipInfo, EventReport, FrameReport, ObjectI
 from sam2track.types import BoolArray, FrameResult, ObjectId, ObjectResult, Prompt
 
 if TYPE_CHECKING:
+    from sam2track.image_sequence import ImageSequence
     from sam2track.video import Video
 
 _DECIMALS = 3  # of coordinates that went through float32
 
 
-def clip_info(number: int, clip: Clip, video: Video) -> ClipInfo:
+def clip_info(number: int, clip: Clip, video: Video | ImageSequence) -> ClipInfo:
     """What a clip is, and what is known of it by now."""
     info = video.info
     return ClipInfo(

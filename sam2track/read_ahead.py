@@ -1,0 +1,81 @@
+"""Frames are decoded beside inference: a thread reads on while the consumer is busy, a few items and no more.
+
+What the consumer sees is the iterator itself: the same items in the same order, and an error in its place, after
+the items before it. The thread ends with the iterator, however that ends: exhausted, failed, closed, dropped, or by
+Ctrl-C, which reaches the consumer only.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+_AHEAD = 2  # items; a third one is being made. More gain nothing, and an 8K frame has 100 MB
+
+
+def read_ahead(items: Iterable[_T], ahead: int = _AHEAD) -> Generator[_T, None, None]:
+    """Yields the items, which a thread makes up to `ahead` + 1 of beforehand. **Lazy: it starts with the first one.**
+
+    Args:
+        items: Iterated, and closed if it can be, in the thread.
+        ahead: How many may wait, at least 1.
+
+    Raises:
+        BaseException: What the iterator raises, once the items before it are consumed.
+    """
+    reader = _Reader(iter(items), ahead)
+    try:
+        reader.start()
+        while (made := reader.made.get()) is not None:
+            yield made[0]
+        if reader.error is not None:
+            raise reader.error
+    finally:
+        reader.end()
+
+
+class _Reader(threading.Thread, Generic[_T]):
+    """Fills a queue with 1-tuples of items; None is the end."""
+
+    def __init__(self, items: Iterator[_T], ahead: int) -> None:
+        # A daemon, for an iterator that is still held when the interpreter ends: nobody would end the thread then.
+        super().__init__(name="sam2track-read-ahead", daemon=True)
+        self.made: queue.Queue[tuple[_T] | None] = queue.Queue(ahead)
+        self.error: BaseException | None = None
+        self._items = items
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Read until the end, an error, or `end`."""
+        try:
+            for item in self._items:
+                self.made.put((item,))
+                if self._ended.is_set():
+                    break
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._close_items()
+            self.made.put(None)
+
+    def end(self) -> None:
+        """Stop reading, and return when the thread has ended."""
+        self._ended.set()
+        while self.is_alive():
+            # It may be waiting for room in the queue, for the item it has and for the end.
+            try:
+                self.made.get(timeout=0.01)
+            except queue.Empty:
+                self.join(0.01)
+
+    def _close_items(self) -> None:
+        close = getattr(self._items, "close", None)
+        if close is not None:
+            try:
+                close()
+            except BaseException as error:
+                self.error = self.error or error
