@@ -173,7 +173,7 @@ def test_export_writes_masks_and_scores(asked: Editor, clip: int, tmp_path: Path
     asked.ask("add_prompt", clip=clip, frame_idx=1, points=[[70, 20]], labels=[0])
     asked.answer(asked.send("track", clip=clip))
     progress, answer = asked.answer(asked.send("export", clip=clip, path="masks", format="png", scores="masks.json"))
-    assert answer["result"] == {"path": "masks", "scores": "masks.json", "frames": FRAMES}
+    assert answer["result"] == {"path": "masks", "scores": "masks.json", "frames": FRAMES, "incomplete": None}
     assert [(told["done"], told["total"]) for told in progress] == [(n, FRAMES) for n in range(1, FRAMES + 1)]
     assert names(tmp_path / "masks") == [f"{idx:05d}.png" for idx in range(FRAMES)]
     sidecar = read_sidecar(tmp_path / "masks.json")
@@ -216,7 +216,12 @@ def test_scores_are_not_left_alone(asked: Editor, clip: int, tmp_path: Path, mon
 def test_state_is_saved_and_restored(asked: Editor, clip: int, tmp_path: Path) -> None:
     asked.ask("add_prompt", clip=clip, frame_idx=1, points=CLICK)
     asked.answer(asked.send("track", clip=clip, direction="both"))
-    assert asked.ask("save", clip=clip, path="a.sam2clip") == {"path": "a.sam2clip", "scores": None, "frames": None}
+    assert asked.ask("save", clip=clip, path="a.sam2clip") == {
+        "path": "a.sam2clip",
+        "scores": None,
+        "frames": None,
+        "incomplete": None,
+    }
     assert asked.error("save", clip=clip, path="a.sam2clip")["code"] == "OutputExistsError"
     asked.ask("save", clip=clip, path="a.sam2clip", overwrite=True)
     info = asked.ask("info", clip=clip)
@@ -269,8 +274,9 @@ def test_damage_is_told_with_its_frame(asked: Editor, clip: int, monkeypatch: py
     assert (len(progress), answer["code"], answer["frame_idx"]) == (3, "VideoDecodeError", 3)
     assert asked.ask("info", clip=clip)["objects"][0]["known"] == [[0, 2]], "what was tracked stays"
     _, answer = asked.answer(asked.send("export", clip=clip, path="a.mp4", scores="a.json"))
-    assert answer["code"] == "VideoDecodeError"
-    assert names(Path.cwd()) == ["clip.mp4"]
+    assert (answer["result"]["frames"], "from frame 3 on" in answer["result"]["incomplete"]) == (3, True)
+    assert [frame.frame_idx for frame in read_sidecar(Path("a.json")).frames] == [0, 1, 2]
+    assert read_sidecar(Path("a.json")).incomplete is not None
 
 
 # -- several clips ------------------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, cast, get_args
 
 from sam2track.clip import Clip
-from sam2track.errors import RequestError, TrackerStateError
+from sam2track.errors import RequestError, TrackerStateError, VideoDecodeError
 from sam2track.image_sequence import ImageSequence, is_image_sequence, open_images
 from sam2track.outputs.formats import FORMATS, open_writer
 from sam2track.outputs.sidecar import SidecarModel, SidecarWriter
@@ -177,26 +177,35 @@ def _due_until(clip: Clip, request: p.Track, until: int) -> int:
 
 
 def _export(opened: _Opened, request: p.Export, report: Report) -> p.Written:
-    clip, video = opened.clip, opened.video
+    clip, source = opened.clip, opened.video
     if not clip.object_ids:
         raise TrackerStateError("there is no object, so no mask to write; call add_prompt first")
-    done = 0
+    done, damage = 0, None
     with ExitStack() as stack:
-        writer = open_writer(
-            request.format, request.path, video.info, object_ids=clip.object_ids, overwrite=request.overwrite
-        )
-        writers: list[MaskWriter] = [stack.enter_context(writer)]
-        if request.scores is not None:
-            model = SidecarModel(name=clip.model.name, sha256=clip.model.bundle.sha256)
-            scores = SidecarWriter(
-                request.scores, video.info, model=model, prompts=sidecar_prompts(clip), overwrite=request.overwrite
-            )
-            writers.append(stack.enter_context(scores))
-        frames = stack.enter_context(closing(read_ahead(video.frames(clip.frames.start, clip.frames.stop))))
-        for done, frame in enumerate(frames, 1):
-            for writer in writers:
-                writer.write(frame, clip.result(frame.frame_idx))
-            report(done, len(clip.frames), None)
+        writers = [stack.enter_context(writer) for writer in _writers(opened, request)]
+        frames = stack.enter_context(closing(read_ahead(source.frames(clip.frames.start, clip.frames.stop))))
+        try:
+            for done, frame in enumerate(frames, 1):
+                for writer in writers:
+                    writer.write(frame, clip.result(frame.frame_idx))
+                report(done, len(clip.frames), None)
+        except VideoDecodeError as error:  # what lies before the damage is worth having
+            if not done:
+                raise
+            damage = error.with_traceback(None)
         for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
+            if damage is not None and isinstance(writer, SidecarWriter):
+                writer.note_damage(damage)
             writer.close()
-    return p.Written(path=request.path, scores=request.scores, frames=done)
+    incomplete = None if damage is None else str(damage)
+    return p.Written(path=request.path, scores=request.scores, frames=done, incomplete=incomplete)
+
+
+def _writers(opened: _Opened, request: p.Export) -> Iterator[MaskWriter]:
+    """Of the masks, and of the scores if they are wanted; each is there before the next is made."""
+    clip, info = opened.clip, opened.video.info
+    yield open_writer(request.format, request.path, info, object_ids=clip.object_ids, overwrite=request.overwrite)
+    if request.scores is not None:
+        model = SidecarModel(name=clip.model.name, sha256=clip.model.bundle.sha256)
+        prompts = sidecar_prompts(clip)
+        yield SidecarWriter(request.scores, info, model=model, prompts=prompts, overwrite=request.overwrite)

@@ -256,11 +256,12 @@ class About(_Part):
 
 
 class Written(_Part):
-    """What was written."""
+    """What was written; `incomplete` says why it is not the whole clip: the video is damaged."""
 
     path: str
     scores: str | None = None
     frames: int | None = None
+    incomplete: str | None = None
 
 
 class Cancelled(_Part):
