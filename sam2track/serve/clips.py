@@ -101,12 +101,12 @@ class OpenClips:
         return self._clips[number]
 
     def _open(self, request: p.Open) -> p.ClipInfo:
-        video = _opened(request.video)
+        video = _open_source(request.video)
         model = self._models.load(request.model, request.device, request.num_threads)
         return self._added(Clip(model, video, request.options, start=request.start, stop=request.stop), video)
 
     def _restore(self, request: p.Restore) -> p.ClipInfo:
-        video = _opened(request.video)
+        video = _open_source(request.video)
         model = self._models.load(request.model, request.device, request.num_threads)
         return self._added(Clip.restore(request.path, model, video), video)
 
@@ -124,7 +124,7 @@ class OpenClips:
         return p.Done()
 
 
-def _opened(video: str) -> Video | ImageSequence:
+def _open_source(video: str) -> Video | ImageSequence:
     return open_images(video) if is_image_sequence(video) else open_video(video)
 
 
