@@ -15,6 +15,9 @@ Sam2TrackError
 ├── TrackerStateError               (RuntimeError) the call is not possible now
 ├── ClipStateError                  (ValueError) a saved clip cannot be restored
 ├── NonFiniteError                  (ArithmeticError) a graph returned NaN or infinity
+├── BatchError                      (ValueError) a list of clips cannot be used
+├── RequestError                    (ValueError) a line of an editor is no request that can be answered
+├── CancelledError                  (RuntimeError) a request was taken back before it was done
 ├── VideoError                      (OSError) a video cannot be opened or read
 │   └── VideoDecodeError            reading stopped at a damaged place; says where
 └── OutputError                     (OSError) a result cannot be written
@@ -91,6 +94,25 @@ class ClipStateError(Sam2TrackError, ValueError):
 
 class NonFiniteError(Sam2TrackError, ArithmeticError):
     """A graph returned NaN or infinity, which must never pass for "no object"; says which, on which frame."""
+
+
+class BatchError(Sam2TrackError, ValueError):
+    """A list of clips cannot be read, or an entry of it cannot be used; says which one."""
+
+
+class RequestError(Sam2TrackError, ValueError):
+    """A line is no request of the protocol; `field` is the part of it that is wrong, if it is one."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return functools.partial(type(self), field=self.field), self.args
+
+
+class CancelledError(Sam2TrackError, RuntimeError):
+    """A request was taken back before it was done."""
 
 
 class VideoError(Sam2TrackError, OSError):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import codecs
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from sam2track.errors import PromptError
 from sam2track.types import BoolArray
 
 LONGEST_ID = 100  # characters
+PNG_DATA = "data:image/png;base64,"  # how a picture stands in a text (RFC 2397)
 _SCHEMA_TITLE = "sam2track prompts, version 1"
 
 
@@ -52,7 +56,8 @@ class PromptEntry(_Part):
         points: (x, y) each.
         labels: One a point: 1 inside the object, 0 outside; all 1 by default.
         box: (x0, y0, x1, y1).
-        mask: A picture of the mask: bright (or opaque) is the object. A path, in a file relative to it.
+        mask: A picture of the mask: bright (or opaque) is the object. A path, in a file relative to it; or the
+            picture itself: "data:image/png;base64," and the PNG.
     """
 
     frame_idx: Annotated[int, Field(ge=0, strict=True)] | None = None
@@ -107,15 +112,24 @@ def read_prompts(path: str | os.PathLike[str]) -> tuple[PromptEntry, ...]:
         got = repr(first["input"])
         shown = "" if len(got) > 60 or first["type"] in ("missing", "value_error") else f" (got {got})"
         raise PromptError(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}{shown}") from error
-    folder = Path(path).parent
+    return masks_beside(Path(path).parent, prompts)
+
+
+def masks_beside(folder: Path, prompts: tuple[PromptEntry, ...]) -> tuple[PromptEntry, ...]:
+    """Prompts whose paths of masks are relative to a folder -> relative to the current one."""
     return tuple(
-        entry if entry.mask is None else entry.model_copy(update={"mask": str(folder / entry.mask)})
+        entry
+        if entry.mask is None or entry.mask.startswith(PNG_DATA)
+        else entry.model_copy(update={"mask": str(folder / entry.mask)})
         for entry in prompts
     )
 
 
 def read_mask(path: str | os.PathLike[str]) -> BoolArray:
     """Reads a picture of a mask: PNG, or another format that OpenCV reads.
+
+    Args:
+        path: A file, or the picture itself: "data:image/png;base64," and the PNG.
 
     Returns:
         (height, width) bool: where the picture is opaque, if parts of it are transparent; else where its
@@ -126,23 +140,36 @@ def read_mask(path: str | os.PathLike[str]) -> BoolArray:
     """
     import cv2
 
+    data = _picture_bytes(path)
     try:
-        data = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise PromptError(f"cannot read the mask {path}: {error.strerror or error}; check the path") from error
-    picture = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if len(data) else None
+        picture = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if len(data) else None
+    except cv2.error:  # such as a picture of more pixels than OpenCV reads
+        picture = None
     if picture is None:
-        raise PromptError(f"cannot read the mask {path} as a picture; expected a PNG, white where the object is")
+        raise PromptError(f"cannot read the mask {path!s:.80} as a picture; expected a PNG, white where the object is")
     half = 0.5 if picture.dtype.kind == "f" or picture.max() <= 1 else float(np.iinfo(picture.dtype.name).max // 2)
     levels: BoolArray = np.asarray(picture > half)
     if not levels.any() and picture.any():
         raise PromptError(
-            f"the mask {path} is no brighter than {picture.max()} anywhere; expected 255 (or 1) where the object is"
+            f"the mask {path!s:.80} is no brighter than {picture.max()} anywhere; "
+            "expected 255 (or 1) where the object is"
         )
     if levels.ndim == 3:
         is_transparent = levels.shape[2] == 4 and not levels[:, :, 3].all()
         levels = np.asarray(levels[:, :, 3] if is_transparent else levels[:, :, :3].any(axis=2))
     return levels
+
+
+def _picture_bytes(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    try:
+        if isinstance(path, str) and path.startswith(PNG_DATA):
+            return np.frombuffer(base64.b64decode(path.removeprefix(PNG_DATA), validate=True), np.uint8)
+        return np.fromfile(path, np.uint8)
+    except binascii.Error as error:
+        raise PromptError(f"cannot read the mask {path!s:.40}...: {error}; expected a PNG in base64") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PromptError(f"cannot read the mask {path}: {reason}; check the path") from error
 
 
 def prompts_schema() -> dict[str, Any]:

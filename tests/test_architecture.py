@@ -56,11 +56,14 @@ MAY_IMPORT: dict[str, str] = {
     " preprocess read_ahead recall tracker types video",
     "prompt_file": "errors types",
     "track_video": "clip models options prompt_file types",
+    "batch_file": "clip errors image_files outputs prompt_file",
+    "serve": "clip errors image_sequence models onnx_graph options outputs prompt_file prompts read_ahead types"
+    " version video",
     "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip concealment errors evaluation graphs image_sequence matte models onnx_graph options outputs"
-    " preprocess prompt_file prompts read_ahead spec stream tracker types version video",
+    "cli": "batch_file build clip concealment errors evaluation graphs image_sequence matte models onnx_graph options"
+    " outputs preprocess prompt_file prompts read_ahead serve spec stream tracker types version video",
     "__main__": "cli",
 }
 

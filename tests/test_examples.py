@@ -90,6 +90,7 @@ def test_every_example_is_run_here() -> None:
         "composite_with_ffmpeg.py",
         "composite_with_melt.py",
         "correct_a_mask.py",
+        "editor_client.py",
         "frames_from_a_generator.py",
         "one_click.py",
         "render_clip.py",
@@ -164,6 +165,15 @@ def test_correct_a_mask_runs_again_what_follows_and_saves(work: Path) -> None:
     assert printed[2] == f"tracked {OPENING - middle} frames again"
     assert printed[3] == f"wrote koi.sam2clip, with masks of {OPENING} frames"
     assert [path.name for path in work.iterdir()] == ["koi.sam2clip"]
+
+
+def test_editor_client_previews_tracks_and_exports(work: Path) -> None:
+    printed = run_example("editor_client.py", work).splitlines()
+    assert re.fullmatch(r"the koi is within \[\d+, \d+, \d+, \d+\], its mask a PNG of \d+ characters", printed[0])
+    steps = [f"{step}: {done} of {OPENING} frames" for step in ("track", "export") for done in range(1, OPENING + 1)]
+    assert printed[1:] == [*steps, "wrote editor_client.mp4"]
+    assert [path.name for path in work.iterdir()] == ["editor_client.mp4"]
+    assert count_frames(work / "editor_client.mp4", 10) == OPENING
 
 
 def test_two_objects_writes_a_mask_a_frame(work: Path, example_masks: ExampleMasks) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from sam2track.errors import PromptError
-from sam2track.prompt_file import PromptEntry, prompts_schema, read_mask, read_prompts
+from sam2track.prompt_file import PNG_DATA, PromptEntry, prompts_schema, read_mask, read_prompts
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "prompts.schema.json"
 
@@ -133,3 +134,23 @@ def test_mask_that_is_no_picture_is_refused(tmp_path: Path, content: bytes | Non
         path.write_bytes(content)
     with pytest.raises(PromptError, match=r"mask\.png"):
         read_mask(path)
+
+
+def test_picture_stands_in_the_text_itself(tmp_path: Path) -> None:
+    picture = np.zeros((6, 8), np.uint8)
+    picture[2:4, 3:7] = 255
+    text = PNG_DATA + base64.b64encode(cv2.imencode(".png", picture)[1].tobytes()).decode()
+    [entry] = read_prompts(write(tmp_path / "prompts.json", {"mask": text}))
+    assert entry.mask == text, "not a path"
+    np.testing.assert_array_equal(entry.arguments()["mask"], picture > 0)
+
+
+@pytest.mark.parametrize("data", ["", "AAAA", "A", "not base64!", "iVBORw0KGgo="])
+def test_text_that_is_no_picture_is_refused(data: str) -> None:
+    with pytest.raises(PromptError, match="expected a PNG"):
+        read_mask(PNG_DATA + data)
+
+
+def test_path_that_cannot_be_is_refused() -> None:
+    with pytest.raises(PromptError, match="check the path"):
+        read_mask("a\0b.png")

@@ -112,13 +112,28 @@ def test_the_version_and_the_errors_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["tracker", "models", "graphs", "video", "stream", "matte", "outputs", "cli", "build.checkpoint"]
+    "module",
+    [
+        "tracker",
+        "models",
+        "graphs",
+        "video",
+        "stream",
+        "matte",
+        "outputs",
+        "batch_file",
+        "serve",
+        "cli",
+        "build.checkpoint",
+    ],
 )
 def test_a_module_loads_no_backend_before_it_is_used(module: str) -> None:
     assert not loaded_after(f"import sam2track.{module}") & {"av", "cv2", "onnx", "onnxruntime", "safetensors", "torch"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["track", "--help"], ["info", "--help"], ["build", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([name, "--help"] for name in ("track", "batch", "serve", "info", "build"))]
+)
 def test_the_command_line_shows_its_help_at_once(arguments: list[str]) -> None:
     code = f"""
 import contextlib, io

@@ -67,12 +67,14 @@ def app() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and exits: 0 done, 1 tracking failed, 2 bad usage, 128 + n ended by signal n."""
+    from sam2track.cli.batch import batch
     from sam2track.cli.build import build
     from sam2track.cli.evaluate import evaluate
     from sam2track.cli.info import info
+    from sam2track.cli.serve import serve
     from sam2track.cli.track import track
 
-    for command in (track, build, info, evaluate):
+    for command in (track, batch, serve, build, info, evaluate):
         app.add_command(command)
     try:
         with _signals_interrupt():
@@ -85,7 +87,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort) as error:
         signalled = error.__cause__ if isinstance(error, click.Abort) else error
         code = 128 + signalled.number if isinstance(signalled, _Terminated) else INTERRUPTED
-        _fail("interrupted; nothing was written", code)
+        _fail(f"interrupted; {str(signalled or '') or 'nothing was written'}", code)
     except OSError as error:  # everything else that can fail to be read or written has an error of its own
         # What is left in the buffer would fail once more when the interpreter ends.
         with suppress(OSError, ValueError, AttributeError):

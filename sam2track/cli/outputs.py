@@ -96,17 +96,17 @@ class OutputRequest:
 
     output: Path | None
     output_format: str
-    object_files: bool
-    background: tuple[int, int, int] | None
-    tolerance: float | None
-    overwrite: bool
-    soft: bool
-    feather: float
-    grow: int
-    shrink: int
-    fill_holes: int
-    min_area: int
-    largest: bool
+    object_files: bool = False
+    background: tuple[int, int, int] | None = None
+    tolerance: float | None = None
+    overwrite: bool = False
+    soft: bool = False
+    feather: float = 0
+    grow: int = 0
+    shrink: int = 0
+    fill_holes: int = 0
+    min_area: int = 0
+    largest: bool = False
 
     @classmethod
     def take_from(cls, given: dict[str, Any]) -> OutputRequest:
@@ -135,6 +135,7 @@ class OutputRequest:
             raise OutputError(
                 f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks"
             )
+        FORMATS[self.output_format].check_name(output)
         if FORMATS[self.output_format].is_folder:
             sidecar = output.with_name(f"{output.name}.json")
         else:
@@ -179,6 +180,13 @@ class OutputRequest:
         return SidecarWriter(
             sidecar, info, model=described, prompts=given, matte=self.matte(), overwrite=self.overwrite
         )
+
+
+def name_of(info: VideoInfo) -> str:
+    """What outputs are called after: shot.1001.png and 0001.png in shot/ both give "shot"."""
+    if not info.files:
+        return info.path.stem
+    return Path(info.files[0]).stem.rstrip("0123456789").rstrip(" ._-") or info.path.name or "images"
 
 
 def _refuse_existing(sidecar: Path, overwrite: bool) -> None:

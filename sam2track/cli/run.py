@@ -42,6 +42,7 @@ class Job:
         start: First frame to track.
         stop: The frame to stop before; None for the end.
         quiet: No progress bar.
+        title: Before the bar's own text.
     """
 
     model: Model
@@ -51,6 +52,7 @@ class Job:
     start: int
     stop: int | None
     quiet: bool
+    title: str = ""
 
     @property
     def object_ids(self) -> list[int | str]:
@@ -130,7 +132,7 @@ def results(job: Job, source: Source) -> Generator[tuple[VideoFrame, FrameResult
             _interrupt_ends() as ended,
             closing(read_ahead(source, ahead=1, ended=ended, patience_s=_PATIENCE_S)) as live,
         ):
-            yield from _bar(_frame_by_frame(job, live, None), job.quiet, "live", None)
+            yield from _bar(_frame_by_frame(job, live, None), job, "live", None)
     elif job.direction == "forward" and len(job.prompted) == 1:
         constants = job.model.constants
         frames = read_ahead(prepare_frame(frame, constants) for frame in source.frames(job.start, job.stop))
@@ -138,7 +140,7 @@ def results(job: Job, source: Source) -> Generator[tuple[VideoFrame, FrameResult
         total = None if total is None else max(total - job.start, 0)
         with closing(frames):
             tracked = _frame_by_frame(job, frames, _short_length(source))
-            yield from _bar(tracked, job.quiet, source.info.path.name, total)
+            yield from _bar(tracked, job, source.info.path.name, total)
     else:
         yield from _whole(job, source)
 
@@ -176,10 +178,10 @@ def _whole(job: Job, source: Video | ImageSequence) -> Iterator[tuple[VideoFrame
     clip = Clip(job.model, source, job.options, start=job.start, stop=job.stop)
     for prompt in job.prompts:
         clip.add_prompt(object_id=prompt.object_id, frame_idx=prompt.frame_idx, **prompt.arguments())
-    for _ in _bar(_up_to_damage(clip, job.direction), job.quiet, "tracking", clip.due(job.direction)):
+    for _ in _bar(_up_to_damage(clip, job.direction), job, "tracking", clip.due(job.direction)):
         pass
     with closing(read_ahead(source.frames(job.start, job.stop))) as frames:
-        for frame in _bar(frames, job.quiet, "writing", len(clip.frames)):
+        for frame in _bar(frames, job, "writing", len(clip.frames)):
             yield frame, clip.result(frame.frame_idx)
 
 
@@ -205,12 +207,13 @@ def _short_length(source: Video | ImageSequence) -> int | None:
     return length if length < MAX_OBJECT_POINTERS else None
 
 
-def _bar(items: Iterable[_T], quiet: bool, name: str, total: int | None) -> Iterator[_T]:
+def _bar(items: Iterable[_T], job: Job, name: str, total: int | None) -> Iterator[_T]:
     """A bar with frames a second on stderr; a header's count is a hint, so it may fall short or go over."""
     from tqdm import tqdm
 
     # disable=None: only where somebody can see it.
-    bar = tqdm(items, total=total, unit="frame", desc=name, disable=True if quiet or sys.stderr is None else None)
+    disable = True if job.quiet or sys.stderr is None else None
+    bar = tqdm(items, total=total, unit="frame", desc=job.title + name, disable=disable)
     with bar:
         yield from bar
 

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sam2track.cli.checks import check
 from sam2track.cli.help import GroupedCommand
-from sam2track.cli.outputs import HEADINGS, TABLES, OutputRequest, output_options
+from sam2track.cli.outputs import HEADINGS, TABLES, OutputRequest, name_of, output_options
 from sam2track.cli.prompts import Coordinates, Moment, MomentType, RateType, collect_prompts
-from sam2track.cli.run import Absences, Asked, Job, index_of, open_live, results, with_frames
-from sam2track.errors import PromptError, VideoDecodeError
+from sam2track.cli.run import Asked, Job, index_of, open_live, results, with_frames
+from sam2track.cli.write import write
+from sam2track.errors import PromptError
 
 if TYPE_CHECKING:
     from sam2track.cli.run import Source
-    from sam2track.image_sequence import ImageSequence
     from sam2track.models import Model
-    from sam2track.outputs import MaskWriter
-    from sam2track.types import FrameResult, VideoFrame, VideoInfo
-    from sam2track.video import Video
+    from sam2track.types import VideoInfo
 
 _HEADINGS = {
     "What to track": ("clicks", "nots", "boxes", "masks", "prompt_file", "moment", "object_id"),
@@ -140,13 +137,13 @@ def _track(given: _Arguments, request: OutputRequest) -> None:
         source = _opened(given)
         stack.enter_context(source)
         _refuse_no_prompt(prompts, given.source, source.info)
-        output, sidecar = request.paths(_name_of(source.info))
+        output, sidecar = request.paths(name_of(source.info))
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
         writers = [
             stack.enter_context(request.mask_writer(output, source.info, job)),
             stack.enter_context(request.sidecar_writer(sidecar, source.info, job)),
         ]
-        written = _write(stack.enter_context(closing(results(job, source))), writers)
+        written = write(stack.enter_context(closing(results(job, source))), writers)
     seconds = time.perf_counter() - started
     summary = Summary(
         outputs=[str(path) for path in request.outputs(output, job)],
@@ -164,35 +161,6 @@ def _track(given: _Arguments, request: OutputRequest) -> None:
         click.echo("\n".join([_told(summary), *written.absences.lines()]), err=True)
     if written.damage is not None:
         raise written.damage
-
-
-@dataclass(slots=True)
-class _Written:
-    """What went into the outputs, and why it is not all of the source, if so."""
-
-    frames: int = 0
-    absences: Absences = field(default_factory=Absences)
-    damage: VideoDecodeError | None = None
-
-
-def _write(tracked: Iterator[tuple[VideoFrame, FrameResult]], writers: list[MaskWriter]) -> _Written:
-    """Writes all frames; of a damaged source those before the damage, if there is an object on any."""
-    written = _Written()
-    try:
-        for frame, result in tracked:
-            for writer in writers:
-                writer.write(frame, result)
-            written.absences.note(result)
-            written.frames += 1
-    except VideoDecodeError as error:
-        if not written.absences.ranges:
-            raise
-        written.damage = error.with_traceback(None)
-    for writer in writers:  # the masks first: if they cannot be finished, the scores are not left alone
-        if written.damage is not None and (note_damage := getattr(writer, "note_damage", None)) is not None:
-            note_damage(written.damage)
-        writer.close()
-    return written
 
 
 def _told(summary: Summary) -> str:
@@ -243,7 +211,6 @@ def _refuse_no_prompt(prompts: list[Asked], source: str, info: VideoInfo) -> Non
 def _job(given: _Arguments, prompts: list[Asked], source: Source, model: Model) -> Job:
     """Everything checked before any work."""
     from sam2track.options import TrackingOptions
-    from sam2track.stream import VideoStream
 
     start, stop = index_of(given.start, source) or 0, index_of(given.stop, source)
     placed = with_frames(prompts, source, start)
@@ -260,47 +227,5 @@ def _job(given: _Arguments, prompts: list[Asked], source: Source, model: Model) 
         stop=stop,
         quiet=given.quiet,
     )
-    if stop is not None and stop <= start:
-        raise PromptError(f"got --stop at frame {stop} and --start at frame {start}; expected it after the start")
-    if not isinstance(source, VideoStream):
-        _check_range(job, placed, source)
-    elif job.direction != "forward" or start or len(job.prompted) > 1:
-        raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
-    _check_prompts(placed, source.info, model)
+    check(job, source, placed)
     return job
-
-
-def _check_range(job: Job, prompts: list[Asked], source: Video | ImageSequence) -> None:
-    """Frame 0 is always there; the others are only looked for if they are asked for."""
-    last = max(job.start, *job.prompted, (job.stop or 1) - 1)
-    count = source.num_frames if last > 0 else 1
-    for asked in prompts:
-        idx = asked.prompt.frame_idx or 0
-        with asked.named():
-            if idx >= count:
-                raise PromptError(f"got a prompt on frame {idx}, but the video has {count} frames, numbered from 0")
-            if not job.start <= idx < (job.stop or sys.maxsize):
-                end = "the end" if job.stop is None else f"before frame {job.stop}"
-                raise PromptError(f"got a prompt on frame {idx}, outside the range from frame {job.start} to {end}")
-    if last >= count:
-        raise PromptError(f"got frame {last}, but the video has {count} frames, numbered from 0")
-
-
-def _check_prompts(prompts: list[Asked], info: VideoInfo, model: Model) -> None:
-    """Refuses bad prompts before any work, not when their frame is reached."""
-    from sam2track.prompts import make_prompt, merge_prompts
-    from sam2track.types import Prompt
-
-    so_far: dict[tuple[int | str, int | None], Prompt] = {}
-    for asked in prompts:
-        place = (asked.prompt.object_id, asked.prompt.frame_idx)
-        with asked.named():
-            made = make_prompt((info.height, info.width), model.constants.image_size, **asked.prompt.arguments())
-            so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
-
-
-def _name_of(info: VideoInfo) -> str:
-    """What outputs are called after: shot.1001.png and 0001.png in shot/ both give "shot"."""
-    if not info.files:
-        return info.path.stem
-    return Path(info.files[0]).stem.rstrip("0123456789").rstrip(" ._-") or info.path.name or "images"

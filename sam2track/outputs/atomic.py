@@ -57,6 +57,9 @@ class PendingOutput:
             if not parent.is_dir():
                 raise OutputError(f"cannot write {self.path}: there is no folder {parent}; create it first")
             self.temporary = parent / f".sam2track-{secrets.token_hex(8)}.part"
+            # For a caller that neither commits nor discards: at the latest when the interpreter ends. Before the
+            # file is made, because a signal may end everything between any two lines.
+            self._remove = weakref.finalize(self, _remove_own, self.temporary, os.getpid())
             if folder_of is None:
                 self.temporary.open("xb").close()
             else:
@@ -67,8 +70,6 @@ class PendingOutput:
             raise OutputError(
                 f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}; choose another place"
             ) from error
-        # For a caller that neither commits nor discards: at the latest when the interpreter ends.
-        self._remove = weakref.finalize(self, _remove_own, self.temporary, os.getpid())
 
     def commit(self) -> None:
         """Give the finished output its name.

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sam2track.errors import OptionsError
+from sam2track.errors import OptionsError, OutputError
 
 if TYPE_CHECKING:
     from sam2track.matte import MatteOptions
@@ -29,29 +29,54 @@ class OutputFormat:
         about: What it is, for the help.
         ending: What default names end with: an extension, or a folder's name without one.
         takes: Which settings of its own it has.
+        more_extensions: What a file's name may end with beside the default's extension.
     """
 
     writer: str
     about: str
     ending: str
     takes: tuple[str, ...] = ()
+    more_extensions: tuple[str, ...] = ()
 
     @property
     def is_folder(self) -> bool:
         """Whether the output is a folder of files."""
         return self.ending.count(".") == 1
 
+    def check_name(self, path: Path) -> None:
+        """Refuses a file's name that this format cannot have; the writers do so too, when they are made.
+
+        Raises:
+            OutputError: It has another extension.
+        """
+        extensions = (Path(self.ending).suffix, *self.more_extensions)
+        if not self.is_folder and path.suffix.lower() not in extensions:
+            expected = f"{'one of ' if len(extensions) > 1 else ''}{', '.join(extensions)}"
+            raise OutputError(f"cannot write {path}: got the extension {path.suffix!r}, expected {expected}")
+
 
 FORMATS: dict[str, OutputFormat] = {
     "overlay": OutputFormat(
-        "overlay.OverlayWriter", "The video with the masks drawn in: .mp4, .mov, .mkv (H.264).", ".overlay.mp4"
+        "overlay.OverlayWriter",
+        "The video with the masks drawn in: .mp4, .mov, .mkv (H.264).",
+        ".overlay.mp4",
+        more_extensions=(".mov", ".mkv"),
     ),
-    "matte": OutputFormat("matte_video.MatteWriter", "White on black: .mp4, .mov, .mkv (H.264).", ".matte.mp4"),
+    "matte": OutputFormat(
+        "matte_video.MatteWriter",
+        "White on black: .mp4, .mov, .mkv (H.264).",
+        ".matte.mp4",
+        more_extensions=(".mov", ".mkv"),
+    ),
     "ffv1": OutputFormat("matte_video.Ffv1MatteWriter", "White on black, lossless: .mkv (FFV1).", ".matte.mkv"),
     "prores4444": OutputFormat("alpha_video.Prores4444Writer", "ProRes 4444 with straight alpha: .mov.", ".alpha.mov"),
     "vp9alpha": OutputFormat("alpha_video.Vp9AlphaWriter", "VP9 with straight alpha: .webm.", ".alpha.webm"),
     "cutout": OutputFormat(
-        "cutout.CutoutWriter", "On a plain colour: .mp4, .mov, .mkv (H.264).", ".cutout.mp4", ("background",)
+        "cutout.CutoutWriter",
+        "On a plain colour: .mp4, .mov, .mkv (H.264).",
+        ".cutout.mp4",
+        ("background",),
+        (".mov", ".mkv"),
     ),
     "png": OutputFormat("png.PngWriter", "A folder of masks; several objects by palette.", ".masks"),
     "png-soft": OutputFormat("png.SoftPngWriter", "A folder of alpha as grey, 8 bits.", ".alpha"),
