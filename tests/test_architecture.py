@@ -57,8 +57,8 @@ MAY_IMPORT: dict[str, str] = {
     "track_video": "clip models options prompt_file types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip concealment errors graphs image_sequence models onnx_graph options outputs preprocess"
-    " prompt_file prompts read_ahead spec stream tracker types version video",
+    "cli": "build clip concealment errors graphs image_files image_sequence models onnx_graph options outputs"
+    " preprocess prompt_file prompts read_ahead spec stream tracker types version video",
     "__main__": "cli",
 }
 

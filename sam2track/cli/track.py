@@ -56,7 +56,7 @@ class Summary:
 @click.option("--prompts", "prompt_file", type=click.Path(path_type=Path), metavar="JSON",
               help="Prompts for many frames and objects; docs/prompts.schema.json describes the file.")  # fmt: skip
 @click.option("--frame", "moment", type=MomentType(), default="0", show_default=True,
-              help="The frame that the prompts are about, such as 40, or its time, such as 1.6s.")  # fmt: skip
+              help="The frame the prompts are about: 40, its time (1.6s), or its picture (shot.1040.png).")  # fmt: skip
 @click.option("--object", "object_id", default="1", show_default=True, metavar="ID",
               help="The object's id. For several objects put the id before the numbers: --click 2:300,80.")  # fmt: skip
 @click.option("--backward", "direction", flag_value="backward", help="Track back from the prompted frame.")
@@ -136,11 +136,11 @@ def _track(given: _Arguments) -> None:
     from sam2track.models import load
 
     started = time.perf_counter()
-    prompts = _prompts(given)
     with ExitStack() as stack:
         stack.enter_context(noticing())
         source = _opened(given)
         stack.enter_context(source)
+        prompts = _prompts(given, source)
         _refuse_no_prompt(prompts, given.source, source.info)
         output, sidecar = _output_paths(_name_of(source.info), given.output, given.output_format)
         _refuse_existing(sidecar, given.overwrite)
@@ -207,9 +207,10 @@ def _told(summary: Summary) -> str:
     )
 
 
-def _prompts(given: _Arguments) -> list[PromptEntry]:
+def _prompts(given: _Arguments, source: Source) -> list[PromptEntry]:
+    moment = given.moment if given.moment.file is None else Moment(index_of(given.moment, source))
     prompts = collect_prompts(
-        given.clicks, given.nots, given.boxes, given.masks, default_id=given.object_id, moment=given.moment
+        given.clicks, given.nots, given.boxes, given.masks, default_id=given.object_id, moment=moment
     )
     if given.prompt_file is not None:
         from sam2track.prompt_file import read_prompts
