@@ -6,13 +6,13 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from sam2track.clip_records import ObjectRecord, ObjectState
-from sam2track.clip_state import ClipIdentity, read_state, write_state
+from sam2track.clip_state import ClipIdentity, read_state, thumbnail, write_state
 from sam2track.errors import FrameError, PromptError, TrackerStateError
 from sam2track.frame_source import ArrayFrames, FrameSource
 from sam2track.image_sequence import ImageSequence, is_image_sequence, open_images
@@ -23,7 +23,7 @@ from sam2track.postprocess import object_result
 from sam2track.preprocess import prepare_frame
 from sam2track.read_ahead import read_ahead
 from sam2track.recall import recall
-from sam2track.tracker import Tracker
+from sam2track.tracker import Tracker, is_index
 from sam2track.types import FrameResult, ObjectId, ObjectResult, RgbArray, VideoFrame
 from sam2track.video import Video, open_video
 
@@ -77,15 +77,16 @@ class Clip:
         self.options = options or TrackingOptions()
         num_frames = self.source.num_frames
         stop = num_frames if stop is None else stop
-        if not 0 <= start < stop <= num_frames:
+        if not is_index(start) or not is_index(stop) or not start < stop <= num_frames:
             raise FrameError(
-                f"got the range from frame {start} to before frame {stop}; expected a part of the clip, "
+                f"got the range from frame {start!r} to before frame {stop!r}; expected a part of the clip, "
                 f"which has {num_frames} frames, numbered from 0"
             )
         self.frames = range(start, stop)
         self.tracker = Tracker(model, self.options, num_frames=num_frames)
         self.states: dict[ObjectId, ObjectState] = {}
         self._frame: VideoFrame | None = None  # the one asked for last
+        self._thumbnails: dict[int, npt.NDArray[np.uint8]] = {}  # of prompted frames, to know them again
         self._times: dict[int, tuple[int | None, Fraction | None]] = {}
         self._size: tuple[int, int] | None = None
 
@@ -126,6 +127,7 @@ class Clip:
         if object_id in self.object_ids:
             self._recall(object_id, idx)
         self.tracker.add_prompt(frame, points, labels=labels, box=box, mask=mask, object_id=object_id)
+        self._thumbnails.setdefault(idx, thumbnail(frame.rgb))
         state = self.states.setdefault(object_id, ObjectState())
         return self._changed(object_id, state, idx)
 
@@ -188,14 +190,16 @@ class Clip:
         if frame_idx is not None and time_s is not None:
             raise PromptError(f"got frame_idx {frame_idx} and time_s {time_s}; give one of them")
         if time_s is not None:
+            if not isinstance(time_s, (int, float)) or isinstance(time_s, bool):
+                raise PromptError(f"got time_s {time_s!r}; expected seconds from the first frame")
             frame_idx = self.source.frame_at(time_s)
         if frame_idx is None:
             frame_idx = self.frames[0]
-        if frame_idx not in self.frames:
+        if not is_index(frame_idx) or frame_idx not in self.frames:
             raise PromptError(
-                f"got a prompt on frame {frame_idx}; expected one from {self.frames[0]} to {self.frames[-1]}"
+                f"got a prompt on frame {frame_idx!r}; expected one from {self.frames[0]} to {self.frames[-1]}"
             )
-        return frame_idx
+        return int(frame_idx)
 
     # -- tracking -------------------------------------------------------------------------------------------
 
@@ -216,21 +220,18 @@ class Clip:
         Raises:
             TrackerStateError: There is no prompt at all.
         """
-        if direction not in get_args(Direction):
-            raise PromptError(f"got the direction {direction!r}; expected one of {', '.join(get_args(Direction))}")
+        passes = _passes(direction)
         if not self.states:
             raise TrackerStateError("there is no object to track; call add_prompt first")
         if direction == "both":
             for state in self.states.values():
                 if state.forward_from is not None and state.backward_from is not None:
                     state.backward_from = min(state.forward_from, state.backward_from)
-        passes = {"forward": [False], "backward": [True], "both": [False, True]}[direction]
         return (result for reverse in passes for result in self._pass(reverse=reverse))
 
     def due(self, direction: Direction = "forward") -> int:
         """How many frames `track` would run, for a progress bar."""
-        passes = {"forward": [False], "backward": [True], "both": [False, True]}[direction]
-        return sum(len(self._due(reverse=reverse)) for reverse in passes)
+        return sum(len(self._due(reverse=reverse)) for reverse in _passes(direction))
 
     def _due(self, *, reverse: bool) -> range:
         """The frames of a pass, in display order."""
@@ -302,7 +303,15 @@ class Clip:
             stop=self.frames.stop,
             options=self.options,
         )
-        write_state(path, identity, tracks, self.states, overwrite=overwrite)
+        write_state(
+            path,
+            identity,
+            tracks,
+            self.states,
+            times=self._times,
+            thumbnails=self._thumbnails,
+            overwrite=overwrite,
+        )
 
     @classmethod
     def restore(
@@ -321,14 +330,19 @@ class Clip:
         Raises:
             ClipStateError: The file cannot be read, or was made with another model or other frames.
         """
-        identity, objects = read_state(path)
+        state = read_state(path)
+        identity = state.identity
         identity.check_model(model.name, model.bundle.sha256, path)
         clip = cls(model, source, identity.options)
         identity.check_source(clip.frame_size, clip.source.num_frames, path)
-        clip.frames = range(identity.start, identity.stop)
-        for object_id, saved in objects.items():
+        clip.frames = identity.frames
+        for idx in state.thumbnails:
+            state.check_picture(clip.source.frame(idx), path)
+        clip._times.update(state.times)
+        clip._thumbnails.update(state.thumbnails)
+        for object_id, saved in state.objects.items():
             track = clip.tracker.adopt(object_id, clip.frame_size)
-            track.answers = saved.answers
+            track.answers, track.tracked_before = saved.answers, saved.tracked_before
             for idx, reverse in saved.tracked.items():
                 track.tracked.note(idx, reverse=reverse)
             clip.states[object_id] = saved.state
@@ -337,14 +351,14 @@ class Clip:
     # -- results --------------------------------------------------------------------------------------------
 
     def result(self, frame_idx: int) -> FrameResult:
-        """What is known on one frame, tracked or prompted; no object if nothing is.
+        """What is known on one frame, tracked or prompted; no object if nothing is. Events come with `track` only.
 
         Raises:
             FrameError: The frame is outside the range.
         """
-        if frame_idx not in self.frames:
+        if not is_index(frame_idx) or frame_idx not in self.frames:
             raise FrameError(
-                f"got frame {frame_idx}; expected one from {self.frames[0]} to {self.frames[-1]}: the clip's range"
+                f"got frame {frame_idx!r}; expected one from {self.frames[0]} to {self.frames[-1]}: the clip's range"
             )
         return self._result(frame_idx, None)
 
@@ -384,7 +398,21 @@ class Clip:
         self._times[frame.frame_idx] = (frame.pts, frame.time_base)
 
 
+def _passes(direction: Direction) -> list[bool]:
+    """Whether each pass of a direction goes backwards."""
+    if direction not in get_args(Direction):
+        raise PromptError(f"got the direction {direction!r}; expected one of {', '.join(get_args(Direction))}")
+    return {"forward": [False], "backward": [True], "both": [False, True]}[direction]
+
+
 def _frame_source(source: ClipSource) -> FrameSource:
+    if isinstance(source, (Video, ImageSequence)):
+        return source
     if isinstance(source, (str, os.PathLike)):
         return open_images(source) if is_image_sequence(source) else open_video(source)
-    return source if isinstance(source, (Video, ImageSequence)) else ArrayFrames(source)
+    if isinstance(source, (Sequence, np.ndarray)) and not isinstance(source, bytes):
+        return ArrayFrames(cast("Sequence[RgbArray]", source))
+    raise FrameError(
+        f"got {type(source).__name__} as a source; expected a path, an opened video, or a list of frames: frames "
+        "that come once, from a generator or a live source, go to Tracker.track"
+    )

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 from sam2track.clip_records import ObjectRecord, ObjectState
 from sam2track.errors import ClipStateError, OutputError, Sam2TrackError
+from sam2track.memory_bank import MemoryEntry
 from sam2track.object_track import Answer, ObjectTrack
 from sam2track.options import TrackingOptions
 from sam2track.outputs.atomic import PendingOutput
-from sam2track.types import MaskOutcome, ObjectId, Prompt
+from sam2track.types import MaskOutcome, ObjectId, Prompt, RgbArray, VideoFrame
 
 _HEADER = "header.json"
 _Index = Annotated[int, Field(ge=0)]
 _Arrays = dict[str, npt.NDArray[Any]]
+_SAME_GREY = 6  # levels of 255 by which decoders and colour conversions may differ
 _NOT_TRACKED, _FORWARD, _BACKWARD = -1, 0, 1
 
 
@@ -52,6 +65,17 @@ class ClipIdentity(_Part):
     stop: _Index
     options: TrackingOptions
 
+    @model_validator(mode="after")
+    def _is_a_range(self) -> ClipIdentity:
+        if not self.start < self.stop <= self.num_frames:
+            raise ValueError(f"{self.start} to {self.stop} is no range of {self.num_frames} frames")
+        return self
+
+    @property
+    def frames(self) -> range:
+        """The range."""
+        return range(self.start, self.stop)
+
     def check_model(self, name: str, sha256: str, path: str | os.PathLike[str]) -> None:
         """Refuses another model: its memory means something else."""
         if sha256 != self.model_sha256:
@@ -76,6 +100,20 @@ class _SavedAnswer(_Part):
     has_mask: bool
     is_correction: bool
 
+    @model_validator(mode="after")
+    def _one_label_a_point(self) -> _SavedAnswer:
+        if len(self.points) != len(self.labels) or bool(self.points) == self.has_mask:
+            raise ValueError("expected a mask, or points with one label each")
+        return self
+
+
+class _SavedTime(_Part):
+    """When a frame is shown; `time_base` is a fraction."""
+
+    frame_idx: _Index
+    pts: int | None
+    time_base: str | None
+
 
 class _SavedObject(_Part):
     object_id: StrictInt | StrictStr
@@ -87,7 +125,22 @@ class _SavedObject(_Part):
 class _Header(_Part):
     schema_version: Literal[1] = 1
     identity: ClipIdentity
+    times: tuple[_SavedTime, ...]
     objects: tuple[_SavedObject, ...]
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> _Header:
+        frames = self.identity.frames
+        for saved in self.objects:
+            named = [answer.frame_idx for answer in saved.answers]
+            named += [idx for idx in (saved.forward_from, saved.backward_from) if idx is not None]
+            if any(idx not in frames for idx in named):
+                raise ValueError(
+                    f"object {saved.object_id!r} has frames outside of {frames.start} to {frames.stop - 1}"
+                )
+        if len({saved.object_id for saved in self.objects}) != len(self.objects):
+            raise ValueError("two objects have one id")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +149,50 @@ class RestoredObject:
 
     Attributes:
         answers: As in `ObjectTrack`.
+        tracked_before: As in `ObjectTrack`.
         state: Its results.
         tracked: Frames that were tracked, and whether backwards.
     """
 
     answers: dict[int, list[Answer]]
+    tracked_before: dict[int, MemoryEntry]
     state: ObjectState
     tracked: dict[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ClipState:
+    """All that a file holds.
+
+    Attributes:
+        identity: What it belongs to.
+        objects: By id.
+        times: (pts, time base) by frame, of frames that were read.
+        thumbnails: Small grey pictures of frames, by which other pictures are noticed.
+    """
+
+    identity: ClipIdentity
+    objects: dict[ObjectId, RestoredObject]
+    times: dict[int, tuple[int | None, Fraction | None]]
+    thumbnails: dict[int, npt.NDArray[np.uint8]]
+
+    def check_picture(self, frame: VideoFrame, path: str | os.PathLike[str]) -> None:
+        """Refuses another picture than the one that was prompted; small differences of decoders pass."""
+        saved = self.thumbnails.get(frame.frame_idx)
+        if saved is None:
+            return
+        if np.abs(saved.astype(int) - thumbnail(frame.rgb)).max() > _SAME_GREY:
+            raise ClipStateError(
+                f"{path} was made from other pictures: frame {frame.frame_idx} looks different; give the same source"
+            )
+
+
+def thumbnail(rgb: RgbArray) -> npt.NDArray[np.uint8]:
+    """(16, 16) uint8: a frame's grey levels, averaged."""
+    import cv2
+
+    grey = cv2.cvtColor(np.ascontiguousarray(rgb), cv2.COLOR_RGB2GRAY)
+    return np.asarray(cv2.resize(grey, (16, 16), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def write_state(
@@ -111,6 +201,8 @@ def write_state(
     tracks: Mapping[ObjectId, ObjectTrack],
     states: Mapping[ObjectId, ObjectState],
     *,
+    times: Mapping[int, tuple[int | None, Fraction | None]],
+    thumbnails: Mapping[int, npt.NDArray[np.uint8]],
     overwrite: bool,
 ) -> None:
     """Writes a clip's state; the file appears whole or not at all.
@@ -123,10 +215,16 @@ def write_state(
     objects = []
     for number, (object_id, track) in enumerate(tracks.items()):
         objects.append(_saved_object(object_id, track, states[object_id]))
-        saved = {**_record_arrays(track, states[object_id]), **_answer_arrays(track)}
+        saved = {**_record_arrays(track, states[object_id]), **_answer_arrays(track), **_before_arrays(track)}
         arrays.update({f"{number}/{name}": array for name, array in saved.items()})
-    header = _Header(identity=identity, objects=tuple(objects)).model_dump_json()
+    shown = tuple(
+        _SavedTime(frame_idx=idx, pts=pts, time_base=None if time_base is None else str(time_base))
+        for idx, (pts, time_base) in times.items()
+    )
+    header = _Header(identity=identity, times=shown, objects=tuple(objects)).model_dump_json()
     arrays[_HEADER] = np.frombuffer(header.encode(), np.uint8)
+    arrays["thumbnail_frames"] = np.array(list(thumbnails), np.int64)
+    arrays["thumbnails"] = np.stack(list(thumbnails.values())) if thumbnails else np.zeros((0, 16, 16), np.uint8)
     pending = PendingOutput(path, overwrite=overwrite)
     try:
         with pending.temporary.open("wb") as file:
@@ -141,28 +239,45 @@ def write_state(
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def read_state(path: str | os.PathLike[str]) -> tuple[ClipIdentity, dict[ObjectId, RestoredObject]]:
+def read_state(path: str | os.PathLike[str]) -> ClipState:
     """Reads what `write_state` wrote.
 
     Raises:
         ClipStateError: The file cannot be read, or is no saved clip.
     """
     try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            header = _Header.model_validate_json(file[_HEADER].tobytes())
-            objects: dict[ObjectId, RestoredObject] = {
-                saved.object_id: _restored(saved, {name: file[f"{number}/{name}"] for name in _ARRAYS})
-                for number, saved in enumerate(header.objects)
-            }
+        with Path(path).open("rb") as raw:
+            if not zipfile.is_zipfile(raw):
+                raise ClipStateError("this is no saved clip, or cut short; expected a file that Clip.save wrote")
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                return _read(file)
+    except ClipStateError as error:
+        raise ClipStateError(f"{path}: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        place = ".".join(map(str, first["loc"])) or "header"
         raise ClipStateError(f"{path} is no saved clip of this version: {place}: {first['msg']}") from error
     except OSError as error:
         raise ClipStateError(f"cannot read {path}: {error.strerror or error}; check the path") from error
     except Exception as error:  # whatever zipfile, zlib and NumPy say of a damaged file
-        raise ClipStateError(f"{path} is damaged, or no saved clip: {error}; track the clip anew") from error
-    return header.identity, objects
+        raise ClipStateError(
+            f"{path} is damaged, or no saved clip ({type(error).__name__}); track the clip anew"
+        ) from error
+
+
+def _read(file: Mapping[str, npt.NDArray[Any]]) -> ClipState:
+    header = _Header.model_validate_json(file[_HEADER].tobytes())
+    objects: dict[ObjectId, RestoredObject] = {
+        saved.object_id: _restored(saved, header.identity, {name: file[f"{number}/{name}"] for name in _ARRAYS})
+        for number, saved in enumerate(header.objects)
+    }
+    times = {
+        time.frame_idx: (time.pts, None if time.time_base is None else Fraction(time.time_base))
+        for time in header.times
+    }
+    thumbnails = dict(zip(file["thumbnail_frames"].tolist(), file["thumbnails"], strict=True))
+    return ClipState(header.identity, objects, times, thumbnails)
 
 
 def _saved_object(object_id: ObjectId, track: ObjectTrack, state: ObjectState) -> _SavedObject:
@@ -212,6 +327,22 @@ def _answer_arrays(track: ObjectTrack) -> _Arrays:
     }
 
 
+def _before_arrays(track: ObjectTrack) -> _Arrays:
+    """What was tracked on frames that were corrected: an undo goes back to it."""
+    before = list(track.tracked_before.values())
+    return {
+        "before_frame_idx": np.array([entry.frame_idx for entry in before], np.int64),
+        "before_mask_logits": _stack([entry.outcome.mask_logits for entry in before], (0, 1, 1)),
+        "before_predicted_iou": np.array([entry.outcome.predicted_iou for entry in before], np.float64),
+        "before_object_score": np.array([entry.outcome.object_score for entry in before], np.float64),
+        "before_object_pointer": _stack([entry.object_pointer for entry in before], (0, 1)),
+    }
+
+
+def _stack(arrays: list[npt.NDArray[np.float32]], empty: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    return np.stack(arrays) if arrays else np.zeros(empty, np.float32)
+
+
 _ARRAYS: dict[str, tuple[type, int]] = {
     "frame_idx": (np.int64, 1),
     "tracked": (np.int8, 1),
@@ -224,16 +355,25 @@ _ARRAYS: dict[str, tuple[type, int]] = {
     "answer_object_score": (np.float64, 1),
     "answer_object_pointer": (np.float32, 2),
     "answer_masks": (np.bool_, 3),
+    "before_frame_idx": (np.int64, 1),
+    "before_mask_logits": (np.float32, 3),
+    "before_predicted_iou": (np.float64, 1),
+    "before_object_score": (np.float64, 1),
+    "before_object_pointer": (np.float32, 2),
 }
+_SCORES = ("mask_logits", "predicted_iou", "object_score", "object_pointer")
 
 
-def _restored(saved: _SavedObject, arrays: _Arrays) -> RestoredObject:
-    _check_arrays(saved, arrays)
+def _restored(saved: _SavedObject, identity: ClipIdentity, arrays: _Arrays) -> RestoredObject:
+    _check_arrays(saved, identity, arrays)
     records = {
         int(idx): ObjectRecord(logits, float(iou), float(score), pointer)
+        for idx, logits, iou, score, pointer in zip(*(arrays[name] for name in ("frame_idx", *_SCORES)), strict=True)
+    }
+    before = {
+        int(idx): MemoryEntry(int(idx), None, pointer, MaskOutcome(logits, float(iou), float(score)))
         for idx, logits, iou, score, pointer in zip(
-            *(arrays[n] for n in ("frame_idx", "mask_logits", "predicted_iou", "object_score", "object_pointer")),
-            strict=True,
+            *(arrays[f"before_{name}"] for name in ("frame_idx", *_SCORES)), strict=True
         )
     }
     masks = iter(arrays["answer_masks"])
@@ -241,10 +381,7 @@ def _restored(saved: _SavedObject, arrays: _Arrays) -> RestoredObject:
     for number, answer in enumerate(saved.answers):
         points = np.array(answer.points, np.float32).reshape(-1, 2)
         prompt = Prompt(points, np.array(answer.labels, np.int32), next(masks) if answer.has_mask else None)
-        logits, iou, score, pointer = (
-            arrays[f"answer_{name}"][number]
-            for name in ("mask_logits", "predicted_iou", "object_score", "object_pointer")
-        )
+        logits, iou, score, pointer = (arrays[f"answer_{name}"][number] for name in _SCORES)
         outcome = MaskOutcome(logits, float(iou), float(score))
         answers.setdefault(answer.frame_idx, []).append(Answer(prompt, outcome, pointer, answer.is_correction))
     tracked = {
@@ -252,16 +389,29 @@ def _restored(saved: _SavedObject, arrays: _Arrays) -> RestoredObject:
         for idx, direction in zip(arrays["frame_idx"], arrays["tracked"], strict=True)
         if direction != _NOT_TRACKED
     }
-    return RestoredObject(answers, ObjectState(records, saved.forward_from, saved.backward_from), tracked)
+    state = ObjectState(records, saved.forward_from, saved.backward_from)
+    return RestoredObject(answers, before, state, tracked)
 
 
-def _check_arrays(saved: _SavedObject, arrays: _Arrays) -> None:
-    lengths = {"answer_masks": sum(answer.has_mask for answer in saved.answers)}
+def _check_arrays(saved: _SavedObject, identity: ClipIdentity, arrays: _Arrays) -> None:
+    rows = {
+        "answer": len(saved.answers),
+        "before": len(arrays["before_frame_idx"]),
+        "answer_masks": sum(answer.has_mask for answer in saved.answers),
+    }
     for name, array in arrays.items():
         dtype, dims = _ARRAYS[name]
-        rows = len(saved.answers) if name.startswith("answer_") else len(arrays["frame_idx"])
-        expected = lengths.get(name, rows)
+        expected = rows.get(name, rows.get(name.split("_")[0], len(arrays["frame_idx"])))
         if array.dtype != dtype or array.ndim != dims or len(array) != expected:
-            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}, expected {expected} rows of {dtype}")
+            raise ClipStateError(f"{name} of object {saved.object_id!r} is not as it was written; track the clip anew")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"{name} holds numbers that are not finite")
+            raise ClipStateError(f"{name} of object {saved.object_id!r} holds numbers that are not finite")
+    for name in ("mask_logits", "object_pointer"):
+        shapes = {
+            arrays[f"{kind}{name}"].shape[1:] for kind in ("", "answer_", "before_") if len(arrays[f"{kind}{name}"])
+        }
+        if len(shapes) != 1:
+            raise ClipStateError(f"{name} of object {saved.object_id!r} have different sizes; track the clip anew")
+    for name in ("frame_idx", "before_frame_idx"):
+        if not all(int(idx) in identity.frames for idx in arrays[name]):
+            raise ClipStateError(f"object {saved.object_id!r} has results outside of the range; track the clip anew")

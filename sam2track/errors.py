@@ -118,6 +118,10 @@ class VideoDecodeError(VideoError):
         return made, self.args
 
 
+class DatasetError(Sam2TrackError, ValueError):
+    """A data set for evaluation cannot be read, or is laid out otherwise."""
+
+
 class OutputError(Sam2TrackError, OSError):
     """A result cannot be written."""
 

@@ -96,6 +96,8 @@ def load(model: str | os.PathLike[str] = "nano", *, device: Device = "auto", num
         >>> sam2track.load("nano", device="cpu").name
         'nano'
     """
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"got {model!r:.80} as a model; expected a name such as 'nano', or a bundle's folder")
     bundle = find_bundle(model, device)
     graphs = OnnxGraphs(bundle.graph_paths, bundle.constants, device=device, num_threads=num_threads)
     if bundle.manifest is not None:

@@ -104,7 +104,7 @@ class ObjectTrack:
         self._temporal_encoding = np.array(constants.memory_temporal_positional_encoding, np.float32)
         self._waiting: _Waiting | None = None
         self._conditioned: tuple[EncodedFrame, FloatArray] | None = None  # of the correction at hand
-        self._tracked_before: dict[int, MemoryEntry] = {}  # what a correction replaced
+        self.tracked_before: dict[int, MemoryEntry] = {}  # what a correction replaced
         self.bank = MemoryBank(
             constants.memory_frames,
             max_conditioning_frames=options.max_conditioning_frames,
@@ -115,8 +115,9 @@ class ObjectTrack:
 
     @property
     def is_prompted(self) -> bool:
-        """Whether there is any prompt left; without one there is no object."""
-        return bool(self.answers)
+        """Whether there is any prompt left that tells what the object is; without one there is no object."""
+        keep = self._options.keep_corrections
+        return any(keep or not answer.is_correction for answers in self.answers.values() for answer in answers)
 
     def known(self, frame_idx: int) -> tuple[MaskOutcome, FloatArray] | None:
         """What the object is on a frame, and its pointer there; None if that is not known (any more)."""
@@ -160,7 +161,7 @@ class ObjectTrack:
         with on_frame(idx):
             prediction = self._segment(encoded, prompt, initial=reverse is None, reverse=bool(reverse))
         if not answers and (entry := self.bank.recent.get(idx)) is not None:
-            self._tracked_before[idx] = entry
+            self.tracked_before[idx] = entry
         answer = Answer(
             prompt,
             prediction.outcome,
@@ -193,7 +194,7 @@ class ObjectTrack:
             self._waiting = None
         self.bank.forget(frame_idx)
         self._conditioned = None
-        before = self._tracked_before.pop(frame_idx, None)
+        before = self.tracked_before.pop(frame_idx, None)
         if before is None:
             self.tracked.forget(frame_idx)
             return None
@@ -217,9 +218,9 @@ class ObjectTrack:
         if self._waiting is None:
             return
         encoded, prediction = self._waiting.encoded, self._waiting.prediction
-        self._remember(encoded, prediction, prompted=True)
-        self._waiting = None
         answers = self.answers[encoded.frame_idx]
+        self._remember_prompted(encoded, prediction, is_correction=answers[-1].is_correction)
+        self._waiting = None
         self.answers[encoded.frame_idx] = [replace(answer, high_res_logits=None) for answer in answers]
 
     def prompted_outcome(self, frame_idx: int) -> MaskOutcome | None:
@@ -237,16 +238,23 @@ class ObjectTrack:
         """The object on a frame without a prompt."""
         with on_frame(encoded.frame_idx):
             prediction = self._segment(encoded, NO_PROMPT, initial=False, reverse=reverse)
-        self._remember(encoded, prediction, prompted=False)
+        self._remember(encoded, prediction)
         self.tracked.note(encoded.frame_idx, reverse=reverse)
         # Only a forgotten correction can have left something here.
         self.answers.pop(encoded.frame_idx, None)
-        self._tracked_before.pop(encoded.frame_idx, None)
+        self.tracked_before.pop(encoded.frame_idx, None)
         return prediction.outcome
 
-    def remember_again(self, encoded: EncodedFrame, answer: Answer, *, prompted: bool) -> None:
-        """Encodes the memory of a frame anew from what is known of it."""
-        self._remember(encoded, answer.prediction(self._constants.image_size), prompted=prompted)
+    def remember_again(self, encoded: EncodedFrame, answer: Answer | None = None) -> None:
+        """Encodes the memory of a frame anew from what is known of it: of a prompted one from its own answers."""
+        if answer is not None:
+            self._remember(encoded, answer.prediction(self._constants.image_size))
+            return
+        answers = self.answers[encoded.frame_idx]
+        first = [answer for answer in answers if self._options.keep_corrections or not answer.is_correction]
+        counted = (first or answers)[-1]
+        prediction = counted.prediction(self._constants.image_size)
+        self._remember_prompted(encoded, prediction, is_correction=counted.is_correction)
 
     def _segment(self, encoded: EncodedFrame, prompt: Prompt, *, initial: bool, reverse: bool) -> MaskPrediction:
         """Condition on the memory (unless there is none yet), then decode."""
@@ -292,16 +300,21 @@ class ObjectTrack:
         high_res = resize_logits(outcome.mask_logits, prompt.mask.shape)[None, None]
         return MaskPrediction(outcome, high_res, pointer)
 
-    def _remember(self, encoded: EncodedFrame, prediction: MaskPrediction, *, prompted: bool) -> None:
-        """The memory sees the raw features, and a hard mask on prompted frames. Absent frames count too."""
-        idx = encoded.frame_idx
-        self._conditioned = None
-        with on_frame(idx):
-            spatial = self._graphs.encode_memory(encoded.features, prediction, binarize=prompted)
-        entry = MemoryEntry(idx, spatial, prediction.object_pointer, prediction.outcome)
-        if not prompted:
-            self.bank.remember(entry, conditioning=False)
-        elif self._options.keep_corrections or self.tracked.reverse_at(idx) is None:
+    def _remember(self, encoded: EncodedFrame, prediction: MaskPrediction) -> None:
+        """A tracked frame. Absent frames count too."""
+        self.bank.remember(self._entry(encoded, prediction, binarize=False), conditioning=False)
+
+    def _remember_prompted(self, encoded: EncodedFrame, prediction: MaskPrediction, *, is_correction: bool) -> None:
+        """A prompted frame; where corrections are not kept, one is in use until its frame is tracked again."""
+        entry = self._entry(encoded, prediction, binarize=True)
+        if self._options.keep_corrections or not is_correction:
             self.bank.remember(entry, conditioning=True)
-        elif idx not in self.bank.conditioning:  # officially a prompted frame keeps its first answer
-            self.bank.put_back(entry)  # a correction that is in use until the frame is tracked again
+        elif entry.frame_idx not in self.bank.conditioning:  # officially a prompted frame keeps its first answer
+            self.bank.put_back(entry)
+
+    def _entry(self, encoded: EncodedFrame, prediction: MaskPrediction, *, binarize: bool) -> MemoryEntry:
+        """The memory sees the raw features, and a hard mask on prompted frames."""
+        self._conditioned = None
+        with on_frame(encoded.frame_idx):
+            spatial = self._graphs.encode_memory(encoded.features, prediction, binarize=binarize)
+        return MemoryEntry(encoded.frame_idx, spatial, prediction.object_pointer, prediction.outcome)

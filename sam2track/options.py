@@ -30,13 +30,18 @@ class TrackingOptions:
     report_min_iou: float | None = None
 
     def __post_init__(self) -> None:
-        if self.fill_holes < 0:
-            raise OptionsError(f"got fill_holes {self.fill_holes}; expected 0 (off) or more logit pixels")
-        if self.max_conditioning_frames is not None and self.max_conditioning_frames < 1:
-            raise OptionsError(
-                f"got max_conditioning_frames {self.max_conditioning_frames}; expected 1 or more, or None for all"
-            )
+        if not _is_whole(self.fill_holes) or self.fill_holes < 0:
+            raise OptionsError(f"got fill_holes {self.fill_holes!r}; expected 0 (off) or more logit pixels")
+        limit = self.max_conditioning_frames
+        if limit is not None and (not _is_whole(limit) or limit < 1):
+            raise OptionsError(f"got max_conditioning_frames {limit!r}; expected 1 or more, or None for all")
+        if not isinstance(self.keep_corrections, bool):
+            raise OptionsError(f"got keep_corrections {self.keep_corrections!r}; expected True or False")
         for name in ("memory_min_iou", "report_min_iou"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise OptionsError(f"got {name} {value}; expected an IoU from 0 to 1, or None")
+            if value is not None and (not isinstance(value, (int, float)) or not 0 <= value <= 1):
+                raise OptionsError(f"got {name} {value!r}; expected an IoU from 0 to 1, or None")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

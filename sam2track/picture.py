@@ -76,6 +76,7 @@ def as_displayed(
     """
     source = info.path if source is None else source
     pts, time_base = frame.pts, frame.time_base  # taken first: a filter rewrites them
+    duration = None if info.has_b_frames else getattr(frame, "duration", None)  # the oldest PyAV does not tell it
     try:
         rgb = turn(to_rgb(frame), info.rotation, info.mirrored)
     except Exception as error:  # as in _opened
@@ -84,7 +85,7 @@ def as_displayed(
     if (width, height) != (info.width, info.height):
         change = f"the picture changes from {info.width}x{info.height} to {width}x{height} pixels"
         raise damaged(source, frame_idx, change)
-    return VideoFrame(rgb=rgb, frame_idx=frame_idx, pts=pts, time_base=time_base)
+    return VideoFrame(rgb=rgb, frame_idx=frame_idx, pts=pts, time_base=time_base, duration=duration or None)
 
 
 def describe(
@@ -113,6 +114,7 @@ def describe(
         has_audio=bool(container.streams.audio),
         colour_primaries=int(stream.codec_context.color_primaries),
         colour_transfer=int(stream.codec_context.color_trc),
+        has_b_frames=bool(stream.codec_context.has_b_frames),
     )
 
 

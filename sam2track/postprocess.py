@@ -18,7 +18,9 @@ def object_result(outcome: MaskOutcome, frame_size: tuple[int, int], options: Tr
     if doubtful:
         mask = np.zeros_like(mask)
     present = outcome.object_score > 0 and not doubtful
-    return ObjectResult(mask, outcome.object_score, outcome.predicted_iou, outcome.mask_logits, present)
+    read_only = outcome.mask_logits.view()  # the memory holds the same numbers
+    read_only.flags.writeable = False
+    return ObjectResult(mask, outcome.object_score, outcome.predicted_iou, read_only, present)
 
 
 def mask_at_video_size(mask_logits: FloatArray, frame_size: tuple[int, int]) -> BoolArray:

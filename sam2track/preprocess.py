@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 from sam2track.errors import FrameError
@@ -48,7 +50,8 @@ def frame_to_pixel_values(rgb: RgbArray, constants: Constants) -> FloatArray:
 def prepare_frame(frame: VideoFrame, constants: Constants) -> PreparedFrame:
     """The same frame with its pixel values for the model that has these constants."""
     pixel_values = frame_to_pixel_values(frame.rgb, constants)
-    return PreparedFrame(frame.rgb, frame.frame_idx, frame.pts, frame.time_base, pixel_values)
+    own = {field.name: getattr(frame, field.name) for field in fields(frame)}
+    return PreparedFrame(**own, pixel_values=pixel_values)
 
 
 def resize_frame(rgb: RgbArray, size: int) -> RgbArray:

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StrictStr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from sam2track.errors import PromptError
 from sam2track.types import BoolArray
 
-_SCHEMA_ID = "sam2track prompts, version 1"
+LONGEST_ID = 100  # characters
+_SCHEMA_TITLE = "sam2track prompts, version 1"
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _no_text(value: object) -> object:
+    """A number is a number, not its digits."""
+    if isinstance(value, (str, bool)):
+        raise ValueError(f"got {value!r}; expected a number")
+    return value
+
+
+def _object_id(value: object) -> object:
+    """NumPy's integers are integers; a name can be shown in a line."""
+    if isinstance(value, np.integer):
+        return int(value)
+    is_id = isinstance(value, int) and not isinstance(value, bool)
+    if not is_id and not (isinstance(value, str) and value.isprintable() and 0 < len(value) <= LONGEST_ID):
+        raise ValueError(f"got {value!r:.60}; expected a whole number, or 1 to {LONGEST_ID} printable characters")
+    return value
+
+
+_Number = Annotated[FiniteFloat, BeforeValidator(_no_text)]
+_NameOrNumber = Annotated[int | Annotated[str, Field(min_length=1, max_length=LONGEST_ID)], BeforeValidator(_object_id)]
 
 
 class PromptEntry(_Part):
@@ -25,7 +48,7 @@ class PromptEntry(_Part):
     Attributes:
         frame_idx: The frame, by its index in display order from 0.
         time_s: Or by its time: seconds from the first frame. One of the two, or neither for the first frame.
-        object_id: The object.
+        object_id: The object: a whole number or a short text. (`Clip.add_prompt` takes any hashable id.)
         points: (x, y) each.
         labels: One a point: 1 inside the object, 0 outside; all 1 by default.
         box: (x0, y0, x1, y1).
@@ -34,10 +57,10 @@ class PromptEntry(_Part):
 
     frame_idx: Annotated[int, Field(ge=0, strict=True)] | None = None
     time_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    object_id: StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=100)] = 1
-    points: tuple[tuple[FiniteFloat, FiniteFloat], ...] = ()
+    object_id: _NameOrNumber = 1
+    points: tuple[tuple[_Number, _Number], ...] = ()
     labels: tuple[Literal[0, 1], ...] | None = None
-    box: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat] | None = None
+    box: tuple[_Number, _Number, _Number, _Number] | None = None
     mask: str | None = None
 
     @model_validator(mode="after")
@@ -77,7 +100,7 @@ def read_prompts(path: str | os.PathLike[str]) -> tuple[PromptEntry, ...]:
     except OSError as error:
         raise PromptError(f"cannot read the prompts {path}: {error.strerror or error}; check the path") from error
     try:
-        prompts = PromptFile.model_validate_json(text).prompts
+        prompts = PromptFile.model_validate_json(text.removeprefix(codecs.BOM_UTF8)).prompts
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
@@ -96,7 +119,7 @@ def read_mask(path: str | os.PathLike[str]) -> BoolArray:
 
     Returns:
         (height, width) bool: where the picture is opaque, if parts of it are transparent; else where its
-        brightest channel is above half.
+        brightest channel is above half, or 1 in a picture of 0 and 1.
 
     Raises:
         PromptError: It cannot be read as a picture.
@@ -110,8 +133,12 @@ def read_mask(path: str | os.PathLike[str]) -> BoolArray:
     picture = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if len(data) else None
     if picture is None:
         raise PromptError(f"cannot read the mask {path} as a picture; expected a PNG, white where the object is")
-    half = 0.5 if picture.dtype.kind == "f" else float(np.iinfo(picture.dtype.name).max // 2)
+    half = 0.5 if picture.dtype.kind == "f" or picture.max() <= 1 else float(np.iinfo(picture.dtype.name).max // 2)
     levels: BoolArray = np.asarray(picture > half)
+    if not levels.any() and picture.any():
+        raise PromptError(
+            f"the mask {path} is no brighter than {picture.max()} anywhere; expected 255 (or 1) where the object is"
+        )
     if levels.ndim == 3:
         is_transparent = levels.shape[2] == 4 and not levels[:, :, 3].all()
         levels = np.asarray(levels[:, :, 3] if is_transparent else levels[:, :, :3].any(axis=2))
@@ -120,4 +147,5 @@ def read_mask(path: str | os.PathLike[str]) -> BoolArray:
 
 def prompts_schema() -> dict[str, Any]:
     """The JSON schema of `PromptFile`, as published in docs/."""
-    return {"title": _SCHEMA_ID, **PromptFile.model_json_schema(mode="validation")}
+    schema = PromptFile.model_json_schema(mode="validation")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": _SCHEMA_TITLE}

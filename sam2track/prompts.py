@@ -129,7 +129,13 @@ def _mask_prompt(mask: npt.ArrayLike, image_size: int) -> BoolArray:
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise PromptError("got a mask with values that are not finite; expected bool or 0/255")
-    solid = (array > (127 if array.max() > 1 else 0.5)).astype(np.float32)
+    largest = array.max()
+    if 1 < largest <= 127:
+        raise PromptError(
+            f"got a mask whose largest value is {largest:g}; expected bool, 0/1 or 0/255: of a picture of labels "
+            "give one label, as labels == 3"
+        )
+    solid = (array > (127 if largest > 1 else 0.5)).astype(np.float32)
     if not solid.any():
         raise PromptError("got an empty mask; expected at least one pixel of the object: True, 1 or 255")
     if solid.shape != (image_size, image_size):

@@ -9,20 +9,32 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
 
 _AHEAD = 2  # items; a third one is being made. More gain nothing, and an 8K frame has 100 MB
+_POLL_S = 0.1
 
 
-def read_ahead(items: Iterable[_T], ahead: int = _AHEAD) -> Generator[_T, None, None]:
+def read_ahead(
+    items: Iterable[_T],
+    ahead: int = _AHEAD,
+    *,
+    ended: threading.Event | None = None,
+    patience_s: float | None = None,
+) -> Generator[_T, None, None]:
     """Yields the items, which a thread makes up to `ahead` + 1 of beforehand. **Lazy: it starts with the first one.**
 
     Args:
         items: Iterated, and closed if it can be, in the thread.
         ahead: How many may wait, at least 1.
+        ended: Set it, from a signal's handler for instance, and the items end, also while one is waited for.
+        patience_s: How long the end waits for the thread; then it is left alone, waiting for a live source that
+            says nothing. None waits until it has ended.
 
     Raises:
         BaseException: What the iterator raises, once the items before it are consumed.
@@ -30,12 +42,21 @@ def read_ahead(items: Iterable[_T], ahead: int = _AHEAD) -> Generator[_T, None, 
     reader = _Reader(iter(items), ahead)
     try:
         reader.start()
-        while (made := reader.made.get()) is not None:
+        while (made := _next(reader.made, ended)) is not None:
             yield made[0]
         if reader.error is not None:
             raise reader.error
     finally:
-        reader.end()
+        reader.end(patience_s)
+
+
+def _next(made: queue.Queue[tuple[_T] | None], ended: threading.Event | None) -> tuple[_T] | None:
+    if ended is None:
+        return made.get()
+    while not ended.is_set():
+        with suppress(queue.Empty):
+            return made.get(timeout=_POLL_S)
+    return None
 
 
 class _Reader(threading.Thread, Generic[_T]):
@@ -62,10 +83,11 @@ class _Reader(threading.Thread, Generic[_T]):
             self._close_items()
             self.made.put(None)
 
-    def end(self) -> None:
-        """Stop reading, and return when the thread has ended."""
+    def end(self, patience_s: float | None) -> None:
+        """Stop reading, and return when the thread has ended, or after so many seconds."""
         self._ended.set()
-        while self.is_alive():
+        limit = None if patience_s is None else time.monotonic() + patience_s
+        while self.is_alive() and (limit is None or time.monotonic() < limit):
             # It may be waiting for room in the queue, for the item it has and for the end.
             try:
                 self.made.get(timeout=0.01)

@@ -38,7 +38,7 @@ def recall(
         encode: A picture to its features.
     """
     for idx in track.unremembered():
-        track.remember_again(encode(source.frame(idx)), track.answers[idx][-1], prompted=True)
+        track.remember_again(encode(source.frame(idx)))
     if reverse is not None:
         _recall_recent(track, records, frame_idx, reverse=reverse, source=source, encode=encode)
     elif (tracked := track.tracked.reverse_at(frame_idx)) is not None:
@@ -69,7 +69,7 @@ def _recall_recent(
     for frame in source.frames(min(wanted), max(wanted) + 1, reverse=reverse):
         if (idx := frame.frame_idx) in wanted:
             answer = Answer(NO_PROMPT, records[idx].outcome, records[idx].object_pointer)
-            track.remember_again(encode(frame), answer, prompted=False)
+            track.remember_again(encode(frame), answer)
 
 
 def _seen_as_spatial(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import stat
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +84,7 @@ def open_stream(
 
 
 class VideoStream:
-    """A live source: iterate over it once for its frames. A context manager; use it from one thread.
+    """A live source: iterate over it once for its frames. A context manager; iterate in one thread only.
 
     A frame is given out as soon as the container and the decoder have it: none is read ahead.
 
@@ -98,6 +99,7 @@ class VideoStream:
         self._source = source
         self._name = _without_secrets(source)
         self._frames = self._decoded(stream)
+        self._reading = threading.Lock()  # held while waiting for data
         self._first: av.VideoFrame | None = next(self._frames, None)
         self._closed = self._iterated = False
         if self._first is None:
@@ -123,11 +125,19 @@ class VideoStream:
         return self._displayed()
 
     def close(self) -> None:
-        """Disconnect. An iterator in use raises VideoError instead of ending as if the source did."""
+        """Disconnect. An iterator in use raises VideoError instead of ending as if the source did.
+
+        If another thread waits for data at this moment, it disconnects as soon as its wait is over.
+        """
         if not self._closed:
             self._closed = True
             self._first = None
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._reading.acquire(blocking=False):
             self._container.close()
+            self._reading.release()
 
     def _displayed(self) -> Iterator[VideoFrame]:
         to_rgb = RgbConverter()
@@ -140,7 +150,11 @@ class VideoStream:
             self._refuse_if_closed()
             frame_idx += 1
             try:
-                frame = next(self._frames, None)
+                with self._reading:
+                    frame = next(self._frames, None)
+                if self._closed:
+                    self._disconnect()
+                    self._refuse_if_closed()
             except VideoDecodeError as error:
                 error = dated(error, self._name, last, self._info.average_rate)
                 told = (_told(text, self._source) for text in (str(error), error.reason))

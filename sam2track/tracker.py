@@ -53,8 +53,8 @@ class Tracker:
             raise TypeError(f"got {model!r:.80} as the model; expected what sam2track.load returns")
         if options is not None and not isinstance(options, TrackingOptions):
             raise TypeError(f"got {options!r:.80} as the options; expected sam2track.TrackingOptions")
-        if num_frames is not None and num_frames < 1:
-            raise TrackerStateError(f"got num_frames {num_frames}; expected 1 or more, or None for a stream")
+        if num_frames is not None and (not is_index(num_frames) or num_frames < 1):
+            raise TrackerStateError(f"got num_frames {num_frames!r}; expected 1 or more, or None for a stream")
         self._constants = model.constants
         self._graphs = model.graphs
         self._options = options or TrackingOptions()
@@ -90,9 +90,10 @@ class Tracker:
         Raises:
             UnknownObjectError: There is no such object.
         """
-        if object_id not in self._objects:
-            raise UnknownObjectError(f"there is no object {object_id!r}; the ids are {list(self._objects)}")
-        return self._objects[object_id]
+        try:
+            return self._objects[object_id]
+        except (KeyError, TypeError):  # a TypeError is an id that cannot be hashed
+            raise UnknownObjectError(f"there is no object {object_id!r}; the ids are {list(self._objects)}") from None
 
     # -- prompts --------------------------------------------------------------------------------------------
 
@@ -302,7 +303,7 @@ class Tracker:
 
     def _checked(self, frame: VideoFrame) -> VideoFrame:
         rgb, idx = check_frame(frame.rgb), frame.frame_idx
-        if not isinstance(idx, (int, np.integer)) or idx < 0:
+        if not is_index(idx):
             raise FrameError(f"got frame_idx {idx!r}; expected an integer, 0 or more")
         if self._num_frames is not None and idx >= self._num_frames:
             raise FrameError(f"got frame_idx {idx}; the clip has {self._num_frames} frames, numbered from 0")
@@ -334,6 +335,11 @@ class Tracker:
         if self._frame_size is None:
             raise TrackerStateError("there is no frame yet; call add_prompt first")
         return object_result(outcome, self._frame_size, self._options)
+
+
+def is_index(value: object) -> bool:
+    """Whether a value can number a frame: a whole number, 0 or more, NumPy's included."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _check_hashable(object_id: ObjectId) -> None:

@@ -31,12 +31,14 @@ class VideoFrame:
         frame_idx: Position in display order, from 0.
         pts: Presentation time in units of `time_base`; None if the source has none.
         time_base: Seconds per unit of `pts`; None if the source has none.
+        duration: How long it is shown, in units of `time_base`; None if the source does not say, or has B-frames.
     """
 
     rgb: RgbArray
     frame_idx: int
     pts: int | None = None
     time_base: Fraction | None = None
+    duration: int | None = None
 
     @property
     def time_s(self) -> float | None:
@@ -76,6 +78,8 @@ class VideoInfo:
         colour_transfer: H.273 code of the transfer characteristic; 2 if the source does not say.
         stream: Which of the file's video streams this is, from 0, cover art not counted.
         files: Of an image sequence, the file's name of each frame (`path` is the folder); empty for a video.
+        has_b_frames: Whether frames are stored in another order than they are shown in; then the durations in the
+            file are not those of the frames beside them.
     """
 
     path: Path
@@ -92,6 +96,7 @@ class VideoInfo:
     colour_transfer: int = 2
     stream: int = 0
     files: tuple[str, ...] = ()
+    has_b_frames: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +263,7 @@ class ObjectResult:
         mask: (height, width) bool at video size; all False if the object is absent.
         object_score: A logit; <= 0 means absent.
         predicted_iou: The model's own estimate of the mask's IoU, in [0, 1].
-        mask_logits: (4F, 4F) float32 before resizing, for soft edges.
+        mask_logits: (4F, 4F) float32 before resizing, for soft edges; read-only.
         present: Whether the object is there: its score is > 0, and its predicted IoU is not below
             `TrackingOptions.report_min_iou`.
     """

@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, str] = {
     "preprocess": "errors spec types",
     "prompts": "errors spec types",
     "postprocess": "options types",
+    "matte": "errors postprocess types",
     "onnx_graph": "errors spec types",
     "graphs": "errors memory_tokens onnx_graph spec types",
     "models": "errors graphs onnx_graph spec types",
@@ -45,28 +46,30 @@ MAY_IMPORT: dict[str, str] = {
     "image_files": "decoding errors",
     "image_sequence": "decoding errors image_files picture types",
     "stream": "decoding errors picture types",
-    "outputs": "errors types video",
+    "outputs": "errors matte types video",
     "frame_source": "errors types",
     "read_ahead": "",
     "clip_records": "types",
-    "clip_state": "clip_records errors object_track options outputs types",
+    "clip_state": "clip_records errors memory_bank object_track options outputs types",
     "recall": "clip_records frame_source memory_bank object_track prompts spec types",
     "clip": "clip_records clip_state errors frame_source image_sequence models object_track options postprocess"
     " preprocess read_ahead recall tracker types video",
     "prompt_file": "errors types",
     "track_video": "clip models options prompt_file types",
+    "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
-    "cli": "build clip concealment errors graphs image_files image_sequence models onnx_graph options outputs"
-    " preprocess prompt_file prompts read_ahead spec stream tracker types version video",
+    "cli": "build clip concealment errors evaluation graphs image_files image_sequence matte models onnx_graph options"
+    " outputs preprocess prompt_file prompts read_ahead spec stream tracker types version video",
     "__main__": "cli",
 }
 
 # Who may use a package of somebody else's; for all others it is out of bounds.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("onnx_graph",),
-    "av": ("concealment", "decoding", "picture", "packet_index", "random_access", "stream", "outputs"),
+    "av": ("concealment", "decoding", "picture", "packet_index", "random_access", "stream", "outputs", "evaluation"),
     "onnx": ("build",),
+    "pycocotools": ("outputs",),
     "safetensors": ("build",),
     "click": ("cli",),
     "tqdm": ("cli",),

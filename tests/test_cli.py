@@ -144,11 +144,11 @@ def test_json_is_one_document_on_stdout(sam2track_: Command, tmp_path: Path) -> 
     summary = json.loads(run.out)
     assert summary.pop("seconds") > 0 and summary.pop("frames_per_second") > 0
     assert summary == {
-        "output": "clip.overlay.mp4",
+        "outputs": ["clip.overlay.mp4"],
         "sidecar": "clip.overlay.json",
         "frames": FRAMES,
         "provider": "CPUExecutionProvider",
-        "not_seen": {"1": []},
+        "not_seen": [{"object_id": 1, "frames": []}],
         "incomplete": None,
     }
 
@@ -291,14 +291,14 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "output below a file": (["clip.mp4", *CLICK, "-o", "text.mp4/cut.mp4"], "cannot write text.mp4/cut.mp4"),
     "extension": (["clip.mp4", *CLICK, "-o", "cut.gif"], "got the extension '.gif', expected one of .mp4, .mov, .mkv"),
     "no extension": (["clip.mp4", *CLICK, "-o", "cut"], "got the extension '', expected one of .mp4, .mov, .mkv"),
-    "scores as output": (["clip.mp4", *CLICK, "-o", "cut.json"], ".json is the scores' file"),
+    "scores as output": (["clip.mp4", *CLICK, "-o", "cut.json"], "got the extension '.json', expected one of .mp4"),
     "output is a folder": (["clip.mp4", *CLICK, "-o", "folder.mp4"], "it is a folder, expected a file"),
     "no output": (["clip.mp4", *CLICK, "-o", ""], "got the output '.', which is no name"),
     "this folder": (["clip.mp4", *CLICK, "-o", ".", "--format", "png"], "got the output '.', which is no name"),
     "folder above": (["clip.mp4", *CLICK, "-o", "..", "--format", "png"], "got the output '..', which is no name"),
     "masks into a file": (
         ["clip.mp4", *CLICK, "-o", "taken.mp4", "--format", "png"],
-        "it is a file, expected a folder",
+        "it will be a folder of .png files, so its name cannot end in .mp4; give one such as taken",
     ),
     "masks over other things": (
         ["clip.mp4", *CLICK, "-o", "things", "--format", "png", "--overwrite"],
@@ -307,7 +307,10 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "endless name": (["clip.mp4", *CLICK, "-o", "a" * 300 + ".mp4"], "File name too long"),
     "masks of an endless name": (["clip.mp4", *CLICK, "-o", "a" * 300, "--format", "png"], "File name too long"),
     # options
-    "format": (["clip.mp4", *CLICK, "--format", "gif"], "'gif' is not one of 'overlay', 'png'"),
+    "format": (
+        ["clip.mp4", *CLICK, "--format", "gif"],
+        "'gif' is not one of 'overlay', 'matte', 'ffv1', 'prores4444', 'vp9alpha', 'cutout', 'png'",
+    ),
     "device": (["clip.mp4", *CLICK, "--device", "tpu"], "'tpu' is not one of 'auto', 'cpu', 'cuda'"),
     "threads": (["clip.mp4", *CLICK, "--threads", "-1"], "-1 is not in the range"),
     "too many threads": (["clip.mp4", *CLICK, "--threads", "1" + "0" * 20], "is not in the range"),

@@ -215,7 +215,7 @@ def test_bad_masks_and_prompt_files_are_refused_before_any_work(
 def test_doubt_is_an_option_and_is_told(sam2track_: Command, tmp_path: Path) -> None:
     run = sam2track_("clip.mp4", "--click", ON_DISC, "--report-min-iou", "1", "--memory-min-iou", "0.5", "--json")
     assert run.code == 0, run.err
-    assert json.loads(run.out)["not_seen"] == {"1": [[0, FRAMES - 1]]}
+    assert json.loads(run.out)["not_seen"] == [{"object_id": 1, "frames": [[0, FRAMES - 1]]}]
     assert all(frame.objects[0].area == 0 for frame in read_sidecar(tmp_path / "clip.overlay.json").frames)
     run = sam2track_("clip.mp4", "--click", ON_DISC, "--report-min-iou", "1", "--overwrite")
     assert run.err.endswith(f"object 1: not seen on {FRAMES} frames (0-{FRAMES - 1})\n")
@@ -299,3 +299,89 @@ def test_ctrl_c_ends_a_live_source_with_what_there_is(tmp_path: Path) -> None:
     assert 0 < count <= 60
     assert media.ffprobe_count(tmp_path / "live.mp4") in (count, None)
     assert names(tmp_path) == ["clip.mp4", "clip.ts", "live.json", "live.mp4"]
+
+
+# -- what the range and the prompts default to, and where a mistake is ----------------------------------------------
+
+
+def test_prompts_are_about_the_first_frame_of_the_range(sam2track_: Command, tmp_path: Path) -> None:
+    run = sam2track_("clip.mp4", "--click", ON_DISC, "--start", "2", "--stop", "4")
+    assert run.code == 0, run.err
+    assert [prompt.frame_idx for prompt in read_sidecar(tmp_path / "clip.overlay.json").prompts] == [2]
+    assert tracked(tmp_path / "clip.overlay.json") == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"points": [[1, 999]]}, "lies outside the frame"),
+        ({"points": [[1, 2]], "labels": [0], "object_id": 7}, "only points outside"),
+        ({"box": [1, 2, 1, 9]}, "is empty"),
+        ({"mask": "none.png"}, "check the path"),
+        ({"points": [[1, 2]], "frame_idx": 9}, "has 5 frames"),
+        ({"points": [[1, 2]], "time_s": 99}, "no frame at 99"),
+        ({"points": [[1, 2]], "frame_idx": 4}, "outside the range from frame 0 to before frame 4"),
+    ],
+)
+def test_offending_entry_is_named_whenever_it_is_found(
+    sam2track_: Command, tmp_path: Path, entry: dict[str, object], message: str
+) -> None:
+    (tmp_path / "prompts.json").write_text(json.dumps({"prompts": [{"points": [[19, 42]]}, entry]}))
+    before = snapshot(tmp_path)
+    run = sam2track_("clip.mp4", "--prompts", "prompts.json", "--stop", "4")
+    refused(run, 2, message)
+    assert "prompts.json: prompts.1: " in run.err
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes, and another Ctrl-C")
+@pytest.mark.parametrize(("name", "code", "kept"), [("SIGINT", 0, True), ("SIGTERM", 143, False)])
+def test_signals_need_not_wait_for_a_live_source_that_says_nothing(
+    tmp_path: Path, name: str, code: int, kept: bool
+) -> None:
+    media.make_video(tmp_path / "clip.mp4", frames=60)
+    media.ffmpeg("-i", tmp_path / "clip.mp4", "-c", "copy", "-f", "mpegts", tmp_path / "clip.ts")
+    command = [sys.executable, "-m", "sam2track", "-", "--click", ON_DISC, "-o", "live.mp4"]
+    data = (tmp_path / "clip.ts").read_bytes()
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(data[: 3 * len(data) // 4])  # and then nothing, for ever
+        deadline = time.monotonic() + 60
+        while not any(entry.startswith(".sam2track") for entry in names(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(3)
+        process.send_signal(getattr(signal, name))
+        assert process.wait(30) == code, process.stderr.read()
+    written = ["live.json", "live.mp4"] if kept else []
+    assert names(tmp_path) == ["clip.mp4", "clip.ts", *written]
+    if kept:
+        assert media.ffprobe_count(tmp_path / "live.mp4") in (len(frames_of(tmp_path / "live.json")), None)
+
+
+def test_live_source_that_is_cut_off_leaves_what_came_before(sam2track_: Command, tmp_path: Path) -> None:
+    media.make_video(tmp_path / "long.mp4", frames=40)
+    media.ffmpeg("-i", tmp_path / "long.mp4", "-c", "copy", "-f", "mpegts", tmp_path / "long.ts")
+    data = (tmp_path / "long.ts").read_bytes()
+    (tmp_path / "cut.ts").write_bytes(data[: len(data) // 2])
+
+    class Broken(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2])
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Broken) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        run = sam2track_(f"http://127.0.0.1:{server.server_port}/x.ts", "--click", ON_DISC, "-o", "live.mp4")
+        server.shutdown()
+        thread.join()
+    assert run.code == 1, run.err
+    frames = frames_of(tmp_path / "live.json")
+    assert frames == list(range(len(frames))) and len(frames) > 5
+    incomplete = read_sidecar(tmp_path / "live.json").incomplete
+    assert incomplete is not None and incomplete.frame_idx == len(frames)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,14 @@ from sam2track.clip import Clip
 from sam2track.errors import (
     ClipStateError,
     FrameError,
+    OptionsError,
     OutputError,
     OutputExistsError,
     PromptError,
     TrackerStateError,
     UnknownObjectError,
 )
-from sam2track.models import Model
+from sam2track.models import Model, load
 from sam2track.options import TrackingOptions
 from sam2track.tracker import Tracker
 from sam2track.types import FrameResult, ObjectResult, VideoFrame
@@ -428,6 +431,193 @@ def test_damaged_state_is_refused(tmp_path: Path) -> None:
         Clip.restore(tmp_path / "none", fake_model(), pictures(30))
 
 
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("stop", [12, 25])
+def test_restored_clip_goes_on_alike_whatever_becomes_of_corrections(tmp_path: Path, keep: bool, stop: int) -> None:
+    clip = clip_of(30, options=TrackingOptions(keep_corrections=keep))
+    clip.add_prompt([CENTRE], frame_idx=5)
+    for result in clip.track("both"):
+        if result.frame_idx == stop:
+            break
+    clip.add_prompt([(3, 3)], frame_idx=8)
+    clip.add_prompt([(40, 4)], labels=[0], frame_idx=5)
+    clip.save(tmp_path / "state")
+    restored = Clip.restore(tmp_path / "state", fake_model(), pictures(30))
+    for left, right in zip(clip.track("both"), restored.track("both"), strict=True):
+        assert left.frame_idx == right.frame_idx
+        assert_close(right.objects[1], left.objects[1], tolerance=1e-2)
+    bank, other = (target.tracker.track_of(1).bank for target in (clip, restored))
+    assert set(bank.conditioning) == set(other.conditioning)
+
+
+def test_undo_of_a_correction_goes_back_to_what_was_tracked_after_restoring_too(tmp_path: Path) -> None:
+    clip = clip_of(14)
+    clip.add_prompt([CENTRE])
+    tracked = list(clip.track())
+    clip.add_prompt([(3, 3)], frame_idx=10)
+    list(clip.track())
+    clip.save(tmp_path / "state")
+    restored = Clip.restore(tmp_path / "state", fake_model(), pictures(14))
+    for target in (clip, restored):
+        undone = target.undo(frame_idx=10)
+        assert undone is not None
+        np.testing.assert_array_equal(undone.mask_logits, tracked[10].objects[1].mask_logits)
+        corrected = target.add_prompt([(40, 4)], labels=[0], frame_idx=10)
+        assert target.due() == 4
+    again = clip.result(10).objects[1]
+    assert_close(corrected, again, tolerance=1e-2)
+
+
+def test_times_are_restored(tmp_path: Path) -> None:
+    clip = clip_of(6)
+    clip.add_prompt([CENTRE])
+    clip._times[3] = (90, Fraction(1, 30))
+    list(clip.track())
+    clip._times[3] = (90, Fraction(1, 30))
+    clip.save(tmp_path / "state")
+    restored = Clip.restore(tmp_path / "state", fake_model(), pictures(6))
+    assert (restored.result(3).pts, restored.result(3).time_base) == (90, Fraction(1, 30))
+    assert restored.result(2).pts is None
+
+
+def test_other_pictures_are_noticed_and_small_differences_are_not(tmp_path: Path) -> None:
+    clip = clip_of(6)
+    clip.add_prompt([CENTRE], frame_idx=4)
+    clip.save(tmp_path / "state")
+    with pytest.raises(ClipStateError, match="frame 4 looks different"):
+        Clip.restore(tmp_path / "state", fake_model(), [picture(idx + 1) for idx in range(6)])
+    Clip.restore(tmp_path / "state", fake_model(), [np.clip(picture(idx), 2, 253) for idx in range(6)])
+
+
+def rewritten(path: Path, change: Any) -> Path:
+    """A saved clip with another header."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(arrays["header.json"].tobytes())
+    change(header, arrays)
+    arrays["header.json"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, arrays: header["identity"].update(start=30),
+        lambda header, arrays: header["identity"].update(stop=0),
+        lambda header, arrays: header["identity"].update(stop=100),
+        lambda header, arrays: header["objects"][0].update(forward_from=99),
+        lambda header, arrays: header["objects"][0]["answers"][0].update(frame_idx=0),
+        lambda header, arrays: header["objects"][0]["answers"][0].update(labels=[]),
+        lambda header, arrays: header["objects"][1].update(object_id=1),
+        lambda header, arrays: arrays.update({"0/mask_logits": arrays["0/mask_logits"][:, :4]}),
+        lambda header, arrays: arrays.update({"0/object_pointer": arrays["0/object_pointer"][:, :4]}),
+        lambda header, arrays: arrays.update({"0/frame_idx": arrays["0/frame_idx"] - 50}),
+        lambda header, arrays: arrays["0/object_score"].fill(np.nan),
+        lambda header, arrays: arrays.pop("1/tracked"),
+        lambda header, arrays: header.update(schema_version=2),
+    ],
+)
+def test_state_that_contradicts_itself_is_refused(tmp_path: Path, change: Any) -> None:
+    path = tmp_path / "state.sam2clip"
+    saved_clip(path, fake_model())
+    with pytest.raises(ClipStateError, match="state") as raised:
+        Clip.restore(rewritten(path, change), fake_model(), pictures(30))
+    assert "pickle" not in str(raised.value)
+
+
+# -- several prompts, and where each pass begins -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"),
+    [
+        ("forward", [*range(8, 30)]),
+        ("backward", [*range(20, -1, -1)]),
+        ("both", [*range(8, 30), *range(8, -1, -1)]),
+    ],
+)
+def test_passes_begin_at_the_earliest_or_latest_new_prompt(direction: Any, expected: list[int]) -> None:
+    clip = clip_of(30)
+    for idx in (20, 8):
+        clip.add_prompt([CENTRE], frame_idx=idx)
+    assert clip.due(direction) in (len(expected), len(expected) + 12), "going both ways counts before it is known"
+    assert [result.frame_idx for result in clip.track(direction)] == expected
+    assert list(clip.track(direction)) == []
+
+
+def test_results_backward_of_a_cleared_prompt_go_with_it() -> None:
+    clip = clip_of(30)
+    for idx in (20, 8):
+        clip.add_prompt([CENTRE], frame_idx=idx)
+    list(clip.track("backward"))
+    clip.clear_frame(20)
+    assert [result.frame_idx for result in clip.results()] == list(range(9))
+    assert [result.frame_idx for result in clip.track("backward")] == list(range(8, -1, -1))
+
+
+def test_undo_of_the_second_correction_of_a_frame_whose_first_was_forgotten() -> None:
+    clip = clip_of(20, options=TrackingOptions(keep_corrections=False))
+    clip.add_prompt([CENTRE])
+    list(clip.track())
+    clip.add_prompt([(3, 3)], frame_idx=10)
+    again = list(clip.track())
+    clip.add_prompt([(40, 4)], frame_idx=10)
+    undone = clip.undo(frame_idx=10)
+    assert undone is not None
+    np.testing.assert_array_equal(undone.mask_logits, again[0].objects[1].mask_logits)
+
+
+def test_object_goes_with_its_last_first_prompt_where_corrections_are_forgotten() -> None:
+    clip = clip_of(20, options=TrackingOptions(keep_corrections=False))
+    clip.add_prompt([CENTRE])
+    list(clip.track())
+    clip.add_prompt([(3, 3)], frame_idx=10)
+    assert clip.clear_frame(0) is None
+    assert clip.object_ids == ()
+
+
+# -- wrong kinds of arguments --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda clip: clip.add_prompt([CENTRE], frame_idx=1.0), PromptError, "got a prompt on frame 1.0"),
+        (lambda clip: clip.add_prompt([CENTRE], frame_idx=True), PromptError, "got a prompt on frame True"),
+        (lambda clip: clip.add_prompt([CENTRE], time_s="0.1"), PromptError, "expected seconds"),
+        (lambda clip: clip.due("x"), PromptError, "forward, backward, both"),
+        (lambda clip: clip.remove([1]), UnknownObjectError, "no object"),
+        (lambda clip: clip.result(1.0), FrameError, "got frame 1.0"),
+        (lambda clip: Clip(fake_model(), None), FrameError, "NoneType as a source"),
+        (lambda clip: Clip(fake_model(), iter(pictures(3))), FrameError, r"go to Tracker\.track"),
+        (lambda clip: Clip(fake_model(), pictures(3), start="0"), FrameError, "got the range from frame '0'"),
+        (lambda clip: Tracker(fake_model(), num_frames="3"), TrackerStateError, "num_frames '3'"),
+        (lambda clip: Tracker(fake_model(), num_frames=3.5), TrackerStateError, "num_frames 3.5"),
+        (lambda clip: TrackingOptions(fill_holes="8"), OptionsError, "fill_holes '8'"),
+        (lambda clip: TrackingOptions(fill_holes=1.5), OptionsError, "fill_holes 1.5"),
+        (lambda clip: TrackingOptions(max_conditioning_frames=2.5), OptionsError, "2.5"),
+        (lambda clip: TrackingOptions(keep_corrections="no"), OptionsError, "True or False"),
+        (lambda clip: load(None), TypeError, "a name such as 'nano'"),
+    ],
+)
+def test_wrong_kind_says_what_was_got_and_expected(call: Any, error: type[Exception], words: str) -> None:
+    clip = clip_of(6)
+    clip.add_prompt([CENTRE])
+    with pytest.raises(error, match=words):
+        call(clip)
+
+
+def test_results_cannot_be_written_into() -> None:
+    clip = clip_of(4)
+    preview = clip.add_prompt([CENTRE])
+    tracker, _ = start()
+    for result in (preview, next(clip.track()).objects[1], next(tracker.track(pictures(1))).objects[1]):
+        with pytest.raises(ValueError, match="read-only"):
+            result.mask_logits[0, 0] = 5
+
+
 # -- doubt --------------------------------------------------------------------------------------------------------
 
 
@@ -441,6 +631,19 @@ def test_events_are_told_in_either_direction_and_not_across_a_jump() -> None:
         if result.events
     }
     assert {key[1]: kinds for key, kinds in told.items()} == {12: ["lost"], 13: ["found"], 3: ["lost"], 2: ["found"]}
+
+
+def test_events_begin_anew_with_a_change_of_direction_and_a_new_object_of_an_id() -> None:
+    shown = [black() if idx == 7 else picture(idx) for idx in range(8)]
+    tracker = Tracker(fake_model())
+    tracker.add_prompt(VideoFrame(shown[3], 3), points=[CENTRE])
+    told = [tracker.step(VideoFrame(shown[idx], idx)).events for idx in range(3, 8)]
+    assert [len(events) for events in told] == [0, 0, 0, 0, 1]
+    assert tracker.step(VideoFrame(shown[2], 2), reverse=True).events == (), "lost ahead is not found behind"
+    tracker.step(VideoFrame(shown[7], 7))
+    tracker.remove(1)
+    tracker.add_prompt(VideoFrame(picture(9), 9), points=[CENTRE])
+    assert tracker.step(VideoFrame(picture(9), 9)).events == (), "another object of the same id"
 
 
 def test_doubtful_frames_are_recalled_as_the_tracker_chose_them() -> None:

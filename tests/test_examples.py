@@ -87,6 +87,8 @@ def track_both(model: sam2track.Model, clip: Path, truth: ExampleMasks) -> Masks
 
 def test_every_example_is_run_here() -> None:
     tested = {
+        "composite_with_ffmpeg.py",
+        "composite_with_melt.py",
         "correct_a_mask.py",
         "frames_from_a_generator.py",
         "one_click.py",
@@ -130,6 +132,28 @@ def test_one_click_takes_a_video_a_click_and_an_output(work: Path) -> None:
     printed = run_example("one_click.py", work, "disc.mp4", "--click", "20", "42", "-o", "drawn.mkv")
     assert printed.endswith("wrote drawn.mkv\n")
     assert count_frames(work / "drawn.mkv", 10) == 2
+
+
+@pytest.mark.parametrize(("program", "layer"), [("ffmpeg", "matte.mp4"), ("melt", "cut.mov")])
+def test_compositing_puts_the_object_on_the_background(examples: Path, work: Path, program: str, layer: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed: apt-get install {program}")
+    printed = run_example(f"composite_with_{program}.py", work)
+    assert printed.startswith(f"wrote {layer} and composite.mp4")
+    planes = [] if layer == "matte.mp4" else ["-vf", "alphaextract"]
+    raw = media.ffmpeg("-i", work / layer, *planes, "-f", "rawvideo", "-pix_fmt", "gray", "-")
+    source = list(sam2track.open_video(examples / "clip.mp4"))
+    alphas = np.frombuffer(raw, np.uint8).reshape(OPENING, *source[0].rgb.shape[:2])
+    rendered = list(sam2track.open_video(work / "composite.mp4"))
+    assert len(rendered) == OPENING
+    for frame, alpha, got in zip(source, alphas, rendered, strict=True):
+        weight = alpha[..., None] / 255
+        difference = np.abs(got.rgb - (weight * frame.rgb + (1 - weight) * (0x20, 0x40, 0xC0)))
+        edge = (alpha > 0) & (alpha < 255)
+        # H.264's chroma has half the size, which shows on the edge of orange and blue: measured 6.5.
+        assert edge.sum() > 500 and difference[edge].mean() < 9
+        assert difference[alpha == 255].mean() < 3
+        assert difference[alpha == 0].mean() < 2
 
 
 def test_correct_a_mask_runs_again_what_follows_and_saves(work: Path) -> None:

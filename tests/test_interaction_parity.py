@@ -29,7 +29,7 @@ from sam2track.preprocess import frame_to_pixel_values  # noqa: E402
 pytestmark = pytest.mark.torch
 
 CLIP = Path(__file__).parent.parent / "examples" / "clip.mp4"
-LENGTH, LONG = 9, 22
+LENGTH, LONG = 12, 24
 MIN_IOU = 0.995
 # In float32 throughout, nothing but the order of summation differs.
 EXACT_LOGITS = 1e-3

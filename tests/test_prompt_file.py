@@ -49,6 +49,10 @@ def test_file_says_what_was_written(tmp_path: Path) -> None:
         ({"points": [[1, 2]], "frame_idx": 1, "time_s": 2}, "expected one of them"),
         ({"points": [[1, 2]], "object_id": ""}, "prompts.1.object_id"),
         ({"points": [[1, 2]], "object_id": None}, "prompts.1.object_id"),
+        ({"points": [["1", "2"]]}, "prompts.1.points.0.0"),
+        ({"box": [1, 2, True, 4]}, "prompts.1.box.2"),
+        ({"points": [[1, 2]], "object_id": "a\nb"}, "printable characters"),
+        ({"points": [[1, 2]], "object_id": 1.5}, "expected a whole number"),
         ({"points": [[1, 2]], "click": 1}, "prompts.1.click"),
         ({"frame_idx": 3}, "no points, no box and no mask"),
         ({"mask": "a.png", "box": [1, 2, 3, 4]}, "a mask is the answer itself"),
@@ -73,6 +77,25 @@ def test_file_that_is_no_prompts_is_refused(tmp_path: Path, text: str) -> None:
         read_prompts(tmp_path / "none.json")
 
 
+def test_byte_order_mark_of_windows_editors_is_passed_over(tmp_path: Path) -> None:
+    path = write(tmp_path / "prompts.json", {"points": [[1, 2]]})
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert len(read_prompts(path)) == 1
+
+
+def test_entries_in_code_take_numpy_s_numbers() -> None:
+    entry = PromptEntry(points=[(np.float32(1.5), np.int64(2))], object_id=np.int32(3))
+    assert entry == PromptEntry(points=((1.5, 2.0),), object_id=3)
+    assert type(entry.object_id) is int
+
+
+def test_mask_that_is_dark_everywhere_says_how_bright_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mask.png"
+    path.write_bytes(cv2.imencode(".png", MASK.astype(np.uint8) * 100)[1].tobytes())
+    with pytest.raises(PromptError, match="no brighter than 100"):
+        read_mask(path)
+
+
 def test_published_schema_is_that_of_the_code() -> None:
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json.loads(json.dumps(prompts_schema()))
 
@@ -90,10 +113,11 @@ def picture_of(kind: str) -> np.ndarray[Any, Any]:
         "colour": np.dstack([white * 0, white, white * 0]),
         "alpha": np.dstack([grey, grey, grey, white]),
         "opaque": np.dstack([white, white, white, white * 0 + 255]),
+        "0 and 1": white // 255,
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["grey", "16 bit", "colour", "alpha", "opaque"])
+@pytest.mark.parametrize("kind", ["grey", "16 bit", "colour", "alpha", "opaque", "0 and 1"])
 def test_mask_is_read_from_any_kind_of_picture(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "mäsk.png"
     path.write_bytes(cv2.imencode(".png", picture_of(kind))[1].tobytes())

@@ -187,7 +187,7 @@ def test_indexed_mask_does_not_pass_silently(values: tuple[int, int, int]) -> No
     indexed = np.zeros((HEIGHT, WIDTH), np.uint8)
     for number, value in enumerate(values):
         indexed[10:40, 20 + 60 * number : 60 + 60 * number] = value
-    with pytest.raises(PromptError, match=r"True, 1 or 255"):
+    with pytest.raises(PromptError, match=r"0/1 or 0/255.*labels == 3"):
         make(mask=indexed)
 
 

@@ -15,7 +15,19 @@ import sam2track.errors
 import sam2track.outputs
 
 ROOT = Path(__file__).parent.parent
-HEAVY = {"av", "click", "cv2", "numpy", "onnx", "onnxruntime", "pydantic", "safetensors", "torch", "tqdm"}
+HEAVY = {
+    "av",
+    "click",
+    "cv2",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "pycocotools",
+    "pydantic",
+    "safetensors",
+    "torch",
+    "tqdm",
+}
 
 
 def fresh(code: str) -> str:
@@ -100,7 +112,7 @@ def test_the_version_and_the_errors_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["tracker", "models", "graphs", "video", "stream", "outputs", "cli", "build.checkpoint"]
+    "module", ["tracker", "models", "graphs", "video", "stream", "matte", "outputs", "cli", "build.checkpoint"]
 )
 def test_a_module_loads_no_backend_before_it_is_used(module: str) -> None:
     assert not loaded_after(f"import sam2track.{module}") & {"av", "cv2", "onnx", "onnxruntime", "safetensors", "torch"}

@@ -68,10 +68,11 @@ def app() -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and exits: 0 done, 1 tracking failed, 2 bad usage, 128 + n ended by signal n."""
     from sam2track.cli.build import build
+    from sam2track.cli.evaluate import evaluate
     from sam2track.cli.info import info
     from sam2track.cli.track import track
 
-    for command in (track, build, info):
+    for command in (track, build, info, evaluate):
         app.add_command(command)
     try:
         with _signals_interrupt():

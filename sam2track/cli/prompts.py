@@ -131,7 +131,7 @@ def collect_prompts(
     masks: tuple[str, ...],
     *,
     default_id: str,
-    moment: Moment,
+    moment: Moment | None,
 ) -> list[PromptEntry]:
     """Groups the options by object, in the order of their first mention.
 
@@ -159,7 +159,7 @@ def collect_prompts(
         for object_id, point in points:
             of(object_id).points.append(point)
             of(object_id).labels.append(label)
-    return [_entry(PromptEntry, wanted, prompt, moment) for wanted, prompt in prompts.items()]
+    return [_entry(PromptEntry, wanted, prompt, moment or Moment()) for wanted, prompt in prompts.items()]
 
 
 def _entry(make: type[PromptEntry], object_id: int | str, prompt: _ObjectPrompt, moment: Moment) -> PromptEntry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 import sys
 import threading
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sam2track.cli.prompts import Moment
-from sam2track.errors import PromptError, VideoDecodeError
+from sam2track.errors import FrameError, PromptError, VideoDecodeError
 
 if TYPE_CHECKING:
     from sam2track.clip import Clip, Direction
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     Source: TypeAlias = Video | ImageSequence | VideoStream
 
 _T = TypeVar("_T")
+
+_PATIENCE_S = 1.0  # with a live source that says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class Job:
     start: int
     stop: int | None
     quiet: bool
+
+    @property
+    def object_ids(self) -> list[int | str]:
+        """All objects, in the order in which they are first prompted."""
+        return list(dict.fromkeys(prompt.object_id for prompt in self.prompts))
 
     @property
     def prompted(self) -> list[int]:
@@ -79,13 +85,40 @@ def index_of(moment: Moment | None, source: Source) -> int | None:
     return source.frame_at(moment.time_s)
 
 
-def with_frames(prompts: Iterable[PromptEntry], source: Source, start: int) -> list[PromptEntry]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prompt, and where it stands, for messages: `prompts.json: prompts.3`, or nothing for options."""
+
+    prompt: PromptEntry
+    where: str = ""
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Lets errors about the prompt say which one."""
+        try:
+            yield
+        except (PromptError, FrameError) as error:
+            raise type(error)(f"{self.where}: {error}" if self.where else str(error)) from error
+
+
+def with_frames(prompts: Iterable[Asked], source: Source, start: int) -> list[Asked]:
     """Prompts by time or without a frame -> prompts by frame."""
     placed = []
-    for prompt in prompts:
-        idx = index_of(Moment(prompt.frame_idx, prompt.time_s), source)
-        placed.append(prompt.model_copy(update={"frame_idx": start if idx is None else idx, "time_s": None}))
+    for asked in prompts:
+        with asked.named():
+            idx = index_of(Moment(asked.prompt.frame_idx, asked.prompt.time_s), source)
+        update = {"frame_idx": start if idx is None else idx, "time_s": None}
+        placed.append(Asked(asked.prompt.model_copy(update=update), asked.where))
     return placed
+
+
+def open_live(source: str, stream: int) -> VideoStream:
+    """Opens a live source so that Ctrl-C need not wait for it."""
+    from sam2track.read_ahead import read_ahead
+    from sam2track.stream import open_stream
+
+    with closing(read_ahead((open_stream(source, stream=stream) for _ in range(1)), patience_s=_PATIENCE_S)) as opening:
+        return next(opening)
 
 
 def results(job: Job, source: Source) -> Generator[tuple[VideoFrame, FrameResult], None, None]:
@@ -98,9 +131,11 @@ def results(job: Job, source: Source) -> Generator[tuple[VideoFrame, FrameResult
     from sam2track.read_ahead import read_ahead
     from sam2track.stream import VideoStream
 
-    if isinstance(source, VideoStream):  # none is read ahead: the newest frame is wanted, and reading may wait long
-        with _interrupt_ends() as ended:
-            live = itertools.takewhile(lambda frame: not ended.is_set(), source)
+    if isinstance(source, VideoStream):  # in a thread because reading may wait long, and Ctrl-C must not
+        with (
+            _interrupt_ends() as ended,
+            closing(read_ahead(source, ahead=1, ended=ended, patience_s=_PATIENCE_S)) as live,
+        ):
             yield from _bar(_frame_by_frame(job, live, None), job.quiet, "live", None)
     elif job.direction == "forward" and len(job.prompted) == 1:
         constants = job.model.constants

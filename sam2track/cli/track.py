@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -15,39 +14,43 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from sam2track.cli.help import GroupedCommand
+from sam2track.cli.outputs import HEADINGS, TABLES, OutputRequest, output_options
 from sam2track.cli.prompts import Coordinates, Moment, MomentType, RateType, collect_prompts
-from sam2track.cli.run import Absences, Job, index_of, results, with_frames
-from sam2track.errors import OutputError, OutputExistsError, PromptError, VideoDecodeError
+from sam2track.cli.run import Absences, Asked, Job, index_of, open_live, results, with_frames
+from sam2track.errors import PromptError, VideoDecodeError
 
 if TYPE_CHECKING:
     from sam2track.cli.run import Source
     from sam2track.image_sequence import ImageSequence
     from sam2track.models import Model
-    from sam2track.outputs import MaskWriter, SidecarModel, SidecarPrompt
-    from sam2track.prompt_file import PromptEntry
+    from sam2track.outputs import MaskWriter
     from sam2track.types import FrameResult, VideoFrame, VideoInfo
     from sam2track.video import Video
 
-SIDECAR_START = b'{"schema_version"'
-
-Format = Literal["overlay", "png"]
+_HEADINGS = {
+    "What to track": ("clicks", "nots", "boxes", "masks", "prompt_file", "moment", "object_id"),
+    "Which frames": ("direction", "start", "stop", "stream", "rate"),
+    **HEADINGS,
+    "Model": ("model", "device", "threads", "max_prompted", "memory_min_iou", "report_min_iou"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What was done, for `--json`."""
 
-    output: str
+    outputs: list[str]
     sidecar: str
     frames: int
     seconds: float
     frames_per_second: float
     provider: str
-    not_seen: dict[str, list[list[int]]]
+    not_seen: list[dict[str, Any]]
     incomplete: str | None
 
 
-@click.command(no_args_is_help=False)
+@click.command(cls=GroupedCommand, headings=_HEADINGS, tables=TABLES, no_args_is_help=False)
 @click.argument("source", metavar="VIDEO", type=click.Path(path_type=str))
 @click.option("--click", "clicks", multiple=True, type=Coordinates(2), help="A point inside the object. Repeatable.")
 @click.option("--not", "nots", multiple=True, type=Coordinates(2), help="A point outside the object. Repeatable.")
@@ -55,8 +58,8 @@ class Summary:
 @click.option("--mask", "masks", multiple=True, metavar="PNG", help="A picture of the object's mask, white on black.")
 @click.option("--prompts", "prompt_file", type=click.Path(path_type=Path), metavar="JSON",
               help="Prompts for many frames and objects; docs/prompts.schema.json describes the file.")  # fmt: skip
-@click.option("--frame", "moment", type=MomentType(), default="0", show_default=True,
-              help="The frame the prompts are about: 40, its time (1.6s), or its picture (shot.1040.png).")  # fmt: skip
+@click.option("--frame", "moment", type=MomentType(),
+              help="The frame of the prompts: 40, 1.6s, or its picture's name. [default: the first]")  # fmt: skip
 @click.option("--object", "object_id", default="1", show_default=True, metavar="ID",
               help="The object's id. For several objects put the id before the numbers: --click 2:300,80.")  # fmt: skip
 @click.option("--backward", "direction", flag_value="backward", help="Track back from the prompted frame.")
@@ -68,10 +71,7 @@ class Summary:
 @click.option(
     "--rate", type=RateType(), help="Pictures a second of an image sequence, such as 30000/1001. [default: 24]"
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="Output file, or folder for png. [default: VIDEO's name in the current folder]")  # fmt: skip
-@click.option("--format", "output_format", type=click.Choice(["overlay", "png"]), default="overlay", show_default=True,
-              help="A video with the masks drawn in, or one PNG mask a frame.")  # fmt: skip
+@output_options
 @click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
@@ -79,11 +79,10 @@ class Summary:
               help="Prompted frames a frame attends to: the first and the nearest; 0 for all.")  # fmt: skip
 @click.option("--memory-min-iou", type=click.FloatRange(0, 1), help="Keep frames of lower predicted IoU out of memory.")
 @click.option("--report-min-iou", type=click.FloatRange(0, 1), help="Empty masks where the predicted IoU is lower.")
-@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
 @click.option("--json", "as_json", is_flag=True, help="A summary as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no messages but errors.")
 def track(**given: Any) -> None:
-    """Track objects through VIDEO and write an overlay video or masks, and a JSON file with the scores.
+    """Track objects through VIDEO and write their masks in one of many formats, and a JSON file with the scores.
 
     Coordinates are pixels of the displayed frame, x to the right, y down, from the top left corner. VIDEO is a
     file; a folder of pictures, the first of them, or a pattern such as shot.%04d.png; or a live source: a device
@@ -96,9 +95,11 @@ def track(**given: Any) -> None:
       sam2track video.mp4 --box 100,80,300,400 --not 300,80 --start 2s --stop 8s -o cut.mp4
       sam2track video.mp4 --click 412,230 --click 2:90,310 --format png -o masks
       sam2track shot.1001.png --rate 24 --click 412,230 --format png -o masks
+      sam2track video.mp4 --click 412,230 --soft --format prores4444 -o cut.mov
       sam2track rtsp://camera/stream --click 412,230 --stop 500
     """
-    _track(_Arguments(**given))
+    request = OutputRequest.take_from(given)
+    _track(_Arguments(**given), request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +112,24 @@ class _Arguments:
     boxes: tuple[tuple[str | None, tuple[float, float, float, float]], ...]
     masks: tuple[str, ...]
     prompt_file: Path | None
-    moment: Moment
+    moment: Moment | None
     object_id: str
     direction: Literal["backward", "both"] | None
     start: Moment | None
     stop: Moment | None
     stream: int
     rate: Fraction | None
-    output: Path | None
-    output_format: Format
     model: str
     device: Literal["auto", "cpu", "cuda"]
     threads: int
     max_prompted: int
     memory_min_iou: float | None
     report_min_iou: float | None
-    overwrite: bool
     as_json: bool
     quiet: bool
 
 
-def _track(given: _Arguments) -> None:
+def _track(given: _Arguments, request: OutputRequest) -> None:
     from sam2track.concealment import noticing
     from sam2track.models import load
 
@@ -142,24 +140,22 @@ def _track(given: _Arguments) -> None:
         stack.enter_context(source)
         prompts = _prompts(given, source)
         _refuse_no_prompt(prompts, given.source, source.info)
-        output, sidecar = _output_paths(_name_of(source.info), given.output, given.output_format)
-        _refuse_existing(sidecar, given.overwrite)
+        output, sidecar = request.paths(_name_of(source.info))
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
-        objects = len({prompt.object_id for prompt in job.prompts})
         writers = [
-            stack.enter_context(_mask_writer(output, given.output_format, source.info, objects, given.overwrite)),
-            stack.enter_context(_sidecar_writer(sidecar, source.info, job, given.overwrite)),
+            stack.enter_context(request.mask_writer(output, source.info, job)),
+            stack.enter_context(request.sidecar_writer(sidecar, source.info, job)),
         ]
         written = _write(stack.enter_context(closing(results(job, source))), writers)
     seconds = time.perf_counter() - started
     summary = Summary(
-        output=str(output),
+        outputs=[str(path) for path in request.outputs(output, job)],
         sidecar=str(sidecar),
         frames=written.frames,
         seconds=round(seconds, 3),
         frames_per_second=round(written.frames / seconds, 2),
         provider=job.model.provider,
-        not_seen={str(object_id): ranges for object_id, ranges in written.absences.ranges.items()},
+        not_seen=[{"object_id": object_id, "frames": ranges} for object_id, ranges in written.absences.ranges.items()],
         incomplete=None if written.damage is None else str(written.damage),
     )
     if given.as_json:
@@ -203,25 +199,29 @@ def _told(summary: Summary) -> str:
     return (
         f"{summary.frames} {'frame' if summary.frames == 1 else 'frames'} in {summary.seconds:.1f} s "
         f"({summary.frames_per_second:.1f} a second, {summary.provider}): "
-        f"{summary.output}, scores in {summary.sidecar}"
+        f"{', '.join(summary.outputs)}, scores in {summary.sidecar}"
     )
 
 
-def _prompts(given: _Arguments, source: Source) -> list[PromptEntry]:
-    moment = given.moment if given.moment.file is None else Moment(index_of(given.moment, source))
-    prompts = collect_prompts(
+def _prompts(given: _Arguments, source: Source) -> list[Asked]:
+    moment = given.moment
+    if moment is not None and moment.file is not None:
+        moment = Moment(index_of(moment, source))
+    collected = collect_prompts(
         given.clicks, given.nots, given.boxes, given.masks, default_id=given.object_id, moment=moment
     )
+    asked = [Asked(prompt) for prompt in collected]
     if given.prompt_file is not None:
         from sam2track.prompt_file import read_prompts
 
-        prompts += read_prompts(given.prompt_file)
-    return prompts
+        entries = enumerate(read_prompts(given.prompt_file))
+        asked += [Asked(entry, f"{given.prompt_file}: prompts.{number}") for number, entry in entries]
+    return asked
 
 
 def _opened(given: _Arguments) -> Source:
     from sam2track.image_sequence import is_image_sequence, open_images
-    from sam2track.stream import is_stream, open_stream
+    from sam2track.stream import is_stream
     from sam2track.video import open_video
 
     live = is_stream(given.source)
@@ -231,10 +231,10 @@ def _opened(given: _Arguments) -> Source:
         return open_images(given.source, given.rate or 24)
     if given.rate is not None:
         raise PromptError(f"got --rate with {given.source}; a video has times of its own, only pictures need a rate")
-    return open_stream(given.source, stream=given.stream) if live else open_video(given.source, stream=given.stream)
+    return open_live(given.source, given.stream) if live else open_video(given.source, stream=given.stream)
 
 
-def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) -> None:
+def _refuse_no_prompt(prompts: list[Asked], source: str, info: VideoInfo) -> None:
     """Says how to give a prompt if there is none."""
     if not prompts:
         raise PromptError(
@@ -243,12 +243,13 @@ def _refuse_no_prompt(prompts: list[PromptEntry], source: str, info: VideoInfo) 
         )
 
 
-def _job(given: _Arguments, prompts: list[PromptEntry], source: Source, model: Model) -> Job:
+def _job(given: _Arguments, prompts: list[Asked], source: Source, model: Model) -> Job:
     """Everything checked before any work."""
     from sam2track.options import TrackingOptions
     from sam2track.stream import VideoStream
 
     start, stop = index_of(given.start, source) or 0, index_of(given.stop, source)
+    placed = with_frames(prompts, source, start)
     job = Job(
         model=model,
         options=TrackingOptions(
@@ -256,7 +257,7 @@ def _job(given: _Arguments, prompts: list[PromptEntry], source: Source, model: M
             memory_min_iou=given.memory_min_iou,
             report_min_iou=given.report_min_iou,
         ),
-        prompts=with_frames(prompts, source, start),
+        prompts=[asked.prompt for asked in placed],
         direction=given.direction or "forward",
         start=start,
         stop=stop,
@@ -265,35 +266,40 @@ def _job(given: _Arguments, prompts: list[PromptEntry], source: Source, model: M
     if stop is not None and stop <= start:
         raise PromptError(f"got --stop at frame {stop} and --start at frame {start}; expected it after the start")
     if not isinstance(source, VideoStream):
-        _check_range(job, source)
+        _check_range(job, placed, source)
     elif job.direction != "forward" or start or len(job.prompted) > 1:
         raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
-    _check_prompts(job.prompts, source.info, model)
+    _check_prompts(placed, source.info, model)
     return job
 
 
-def _check_range(job: Job, source: Video | ImageSequence) -> None:
+def _check_range(job: Job, prompts: list[Asked], source: Video | ImageSequence) -> None:
     """Frame 0 is always there; the others are only looked for if they are asked for."""
-    named = [job.start, *job.prompted, (job.stop or 1) - 1]
-    if max(named) > 0 and max(named) >= (count := source.num_frames):
-        raise PromptError(f"got frame {max(named)}, but the video has {count} frames, numbered from 0")
-    for idx in job.prompted:
-        if not job.start <= idx < (job.stop or sys.maxsize):
-            raise PromptError(
-                f"got a prompt on frame {idx}, outside the range from --start {job.start} to --stop {job.stop}"
-            )
+    last = max(job.start, *job.prompted, (job.stop or 1) - 1)
+    count = source.num_frames if last > 0 else 1
+    for asked in prompts:
+        idx = asked.prompt.frame_idx or 0
+        with asked.named():
+            if idx >= count:
+                raise PromptError(f"got a prompt on frame {idx}, but the video has {count} frames, numbered from 0")
+            if not job.start <= idx < (job.stop or sys.maxsize):
+                end = "the end" if job.stop is None else f"before frame {job.stop}"
+                raise PromptError(f"got a prompt on frame {idx}, outside the range from frame {job.start} to {end}")
+    if last >= count:
+        raise PromptError(f"got frame {last}, but the video has {count} frames, numbered from 0")
 
 
-def _check_prompts(prompts: list[PromptEntry], info: VideoInfo, model: Model) -> None:
+def _check_prompts(prompts: list[Asked], info: VideoInfo, model: Model) -> None:
     """Refuses bad prompts before any work, not when their frame is reached."""
     from sam2track.prompts import make_prompt, merge_prompts
     from sam2track.types import Prompt
 
     so_far: dict[tuple[int | str, int | None], Prompt] = {}
-    for prompt in prompts:
-        place = (prompt.object_id, prompt.frame_idx)
-        made = make_prompt((info.height, info.width), model.constants.image_size, **prompt.arguments())
-        so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
+    for asked in prompts:
+        place = (asked.prompt.object_id, asked.prompt.frame_idx)
+        with asked.named():
+            made = make_prompt((info.height, info.width), model.constants.image_size, **asked.prompt.arguments())
+            so_far[place] = merge_prompts(so_far.get(place), made, refines=place in so_far)
 
 
 def _name_of(info: VideoInfo) -> str:
@@ -301,53 +307,3 @@ def _name_of(info: VideoInfo) -> str:
     if not info.files:
         return info.path.stem
     return Path(info.files[0]).stem.rstrip("0123456789").rstrip(" ._-") or info.path.name or "images"
-
-
-def _output_paths(name: str, output: Path | None, output_format: Format) -> tuple[Path, Path]:
-    """Where the masks and the sidecar go."""
-    if output is None:
-        output = Path(f"{name}.overlay.mp4" if output_format == "overlay" else f"{name}.masks")
-    if output.name in ("", ".."):
-        raise OutputError(f"got the output {str(output)!r}, which is no name; expected one such as cut.mp4, or masks")
-    sidecar = output.with_suffix(".json") if output_format == "overlay" else output.with_name(f"{output.name}.json")
-    if sidecar == output:
-        raise OutputError(f"got the output {output}; .json is the scores' file, expected .mp4, .mov or .mkv")
-    return output, sidecar
-
-
-def _refuse_existing(sidecar: Path, overwrite: bool) -> None:
-    if not os.path.lexists(sidecar):
-        return
-    if not overwrite:
-        raise OutputExistsError(f"{sidecar} exists; choose another output with -o, or give --overwrite")
-    start = SIDECAR_START
-    with suppress(OSError), sidecar.open("rb") as file:
-        start = file.read(len(SIDECAR_START))
-    if start != SIDECAR_START:
-        raise OutputExistsError(f"{sidecar} is no file of scores and will not be replaced; choose another output")
-
-
-def _mask_writer(output: Path, output_format: Format, info: VideoInfo, objects: int, overwrite: bool) -> MaskWriter:
-    from sam2track.outputs import OverlayWriter, PngWriter
-
-    if output_format == "png":
-        return PngWriter(output, info, indexed=objects > 1, overwrite=overwrite)
-    return OverlayWriter(output, info, overwrite=overwrite)
-
-
-def _sidecar_writer(sidecar: Path, info: VideoInfo, job: Job, overwrite: bool) -> MaskWriter:
-    from sam2track.outputs import SidecarModel, SidecarPrompt, SidecarWriter
-
-    given: list[SidecarPrompt] = [
-        SidecarPrompt(
-            frame_idx=prompt.frame_idx or 0,
-            object_id=prompt.object_id,
-            points=prompt.points,
-            labels=prompt.labels if prompt.labels is not None else (1,) * len(prompt.points),
-            box=prompt.box,
-            mask=prompt.mask,
-        )
-        for prompt in job.prompts
-    ]
-    described: SidecarModel = SidecarModel(name=job.model.name, sha256=job.model.bundle.sha256)
-    return SidecarWriter(sidecar, info, model=described, prompts=given, overwrite=overwrite)

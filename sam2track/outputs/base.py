@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from sam2track.errors import OutputError, Sam2TrackError
+from sam2track.errors import OptionsError, OutputError, Sam2TrackError
+from sam2track.matte import MatteOptions
 from sam2track.types import FrameResult, VideoFrame
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class AtomicWriter(ABC):
 
     Whatever goes wrong, in whichever library, removes the temporary output and is raised as OutputError.
     """
+
+    has_soft_edges: ClassVar[bool] = False  # whether the format can hold anything between inside and outside
 
     def __init__(self, pending: PendingOutput) -> None:
         self._pending = pending
@@ -105,6 +108,16 @@ class AtomicWriter(ABC):
     def __del__(self) -> None:
         if getattr(self, "_open", False):  # neither closed nor aborted: nobody will finish it any more
             self.abort()
+
+    @classmethod
+    def _checked(cls, matte: MatteOptions | None) -> MatteOptions:
+        matte = matte or MatteOptions()
+        if matte.has_soft_edge and not cls.has_soft_edges:
+            raise OptionsError(
+                f"got soft {matte.soft} and feather {matte.feather:g}, but {cls.__name__} writes hard masks only; "
+                f"leave them out, or write a matte, alpha, a cut-out or soft PNGs"
+            )
+        return matte
 
     @contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:

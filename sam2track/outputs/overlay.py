@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sam2track.outputs.atomic import PendingOutput
-from sam2track.outputs.base import AtomicWriter
+from sam2track.matte import MatteOptions, written_mask
+from sam2track.outputs.video_file import VideoFileWriter
 from sam2track.types import BoolArray, FrameResult, ObjectId, RgbArray, VideoFrame
 
 if TYPE_CHECKING:
-    from sam2track.outputs.encode import VideoEncoder
     from sam2track.video import VideoInfo
 
 # RGB, told apart with any kind of colour vision (after Okabe and Ito), the least natural ones first.
@@ -30,49 +28,30 @@ _FILL = 0.45  # how much of the colour, the rest is the picture
 _CONTOUR_PER_SIDE = 1 / 270  # width of the contour against the frame's shorter side: 3 pixels at 720p
 
 
-class OverlayWriter(AtomicWriter):
+class OverlayWriter(VideoFileWriter):
     """H.264 video with each object in a colour of its own: a translucent fill within a solid contour.
 
     The contour lies inside the mask, so that no pixel outside changes. Colours follow the order in which
     object ids first appear. Time, audio, size and colours: see `sam2track.outputs.encode`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], info: VideoInfo, *, overwrite: bool = False) -> None:
-        """Prepare the file; it appears under its name when the writer is closed.
-
-        Args:
-            path: The output: .mp4, .mov or .mkv.
-            info: The video that the frames come from.
-            overwrite: Whether an existing file may be replaced; the source never is.
-
-        Raises:
-            OutputExistsError: The output exists and `overwrite` is False.
-            OutputError: Another extension, the output is the source, or it cannot be written.
-        """
-        from sam2track.outputs.encode import VideoEncoder, container_format
-
-        container = container_format(Path(path))
-        super().__init__(PendingOutput(path, overwrite=overwrite, sources=[info.path]))
-        self._encoder: VideoEncoder | None = None
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        info: VideoInfo,
+        *,
+        matte: MatteOptions | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        super().__init__(path, info, matte=matte, overwrite=overwrite)
         self._positions: dict[ObjectId, int] = {}
-        with self._guarded("starting it"):
-            self._encoder = VideoEncoder(self._pending.temporary, info, container)
 
-    def _add(self, frame: VideoFrame, result: FrameResult) -> None:
-        picture = frame.rgb.copy()
+    def _picture(self, frame: VideoFrame, result: FrameResult) -> RgbArray:
+        picture: RgbArray = frame.rgb.copy()
         for object_id, found in result.objects.items():
             position = self._positions.setdefault(object_id, len(self._positions))
-            draw_mask(picture, found.mask, PALETTE[position % len(PALETTE)])
-        if self._encoder is not None:
-            self._encoder.write(picture, frame)
-
-    def _finish(self) -> None:
-        if self._encoder is not None:
-            self._encoder.finish()
-
-    def _release(self) -> None:
-        if self._encoder is not None:
-            self._encoder.abandon()
+            draw_mask(picture, written_mask(found, self._matte), PALETTE[position % len(PALETTE)])
+        return picture
 
 
 def draw_mask(picture: RgbArray, mask: BoolArray, colour: tuple[int, int, int]) -> None:

@@ -6,18 +6,16 @@ memory than one frame, and `grep` works on it; as a whole it is one JSON value, 
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictStr, ValidationError, model_validator
 
 from sam2track.errors import OutputError, VideoDecodeError
-from sam2track.outputs.atomic import PendingOutput
-from sam2track.outputs.base import AtomicWriter
+from sam2track.matte import MatteOptions, written_mask
+from sam2track.outputs.document import DocumentWriter, json_id
 from sam2track.types import BoolArray, FrameResult, ObjectId, ObjectResult, VideoFrame
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ class SidecarObject(_Part):
         object_id: The user's id.
         object_score: A logit; <= 0 means absent.
         predicted_iou: The model's own estimate of the mask's IoU, in [0, 1].
-        area: Pixels of the mask.
+        area: Pixels of the mask, hard and as it is written.
         box: (x0, y0, x1, y1) of the mask in pixels, x1 and y1 exclusive; None if the mask is empty.
     """
 
@@ -134,12 +132,13 @@ class SidecarDamage(_Part):
 
 
 class SidecarHeader(_Part):
-    """Everything but the frames."""
+    """Everything but the frames; `matte` is what was done to the tracker's masks before they were written."""
 
     schema_version: Literal[1] = 1
     source: SidecarSource
     model: SidecarModel
     prompts: tuple[SidecarPrompt, ...] = ()
+    matte: MatteOptions = MatteOptions()
 
 
 class Sidecar(SidecarHeader):
@@ -149,8 +148,10 @@ class Sidecar(SidecarHeader):
     incomplete: SidecarDamage | None = None
 
 
-class SidecarWriter(AtomicWriter):
+class SidecarWriter(DocumentWriter):
     """Writes a `Sidecar` line by line."""
+
+    has_soft_edges = True  # they change neither areas nor boxes, which are those of the hard masks
 
     def __init__(
         self,
@@ -159,6 +160,7 @@ class SidecarWriter(AtomicWriter):
         *,
         model: SidecarModel,
         prompts: Sequence[SidecarPrompt] = (),
+        matte: MatteOptions | None = None,
         overwrite: bool = False,
     ) -> None:
         """Prepare the file; it appears under its name when the writer is closed.
@@ -168,13 +170,14 @@ class SidecarWriter(AtomicWriter):
             info: The tracked video.
             model: What made the masks.
             prompts: As the user gave them.
+            matte: What is done to the masks that this describes.
             overwrite: Whether an existing file may be replaced.
 
         Raises:
             OutputExistsError: The output exists and `overwrite` is False.
             OutputError: It cannot be written.
         """
-        super().__init__(PendingOutput(path, overwrite=overwrite, sources=[info.path]))
+        super().__init__(path, info, matte=matte, overwrite=overwrite)
         with self._guarded("starting it"):
             source = SidecarSource(
                 name=_text(info.path.name),
@@ -183,10 +186,8 @@ class SidecarWriter(AtomicWriter):
                 average_rate=None if info.average_rate is None else str(info.average_rate),
                 time_base=str(info.time_base),
             )
-            header = SidecarHeader(source=source, model=model, prompts=tuple(prompts)).model_dump_json()
-            self._file = self._pending.temporary.open("w", encoding="utf-8", newline="\n")
-            self._file.write(header[:-1] + ',"frames":[')
-            self._separator = "\n"
+            header = SidecarHeader(source=source, model=model, prompts=tuple(prompts), matte=self._matte)
+            self._write_head(header.model_dump_json()[:-1] + ',"frames":[')
             self._files = [_text(name) for name in info.files]
         self._damage: SidecarDamage | None = None
 
@@ -201,7 +202,7 @@ class SidecarWriter(AtomicWriter):
                 file=self._files[frame.frame_idx] if self._files else None,
                 pts=frame.pts,
                 time_s=frame.time_s,
-                objects=tuple(_describe(object_id, found) for object_id, found in result.objects.items()),
+                objects=tuple(self._describe(object_id, found) for object_id, found in result.objects.items()),
             )
         except ValidationError as error:
             first = error.errors()[0]
@@ -209,18 +210,21 @@ class SidecarWriter(AtomicWriter):
                 f"frame {frame.frame_idx} cannot be described: {'.'.join(map(str, first['loc']))}: "
                 f"got {first['input']!r}; {first['msg']}"
             ) from error
-        self._file.write(self._separator + line.model_dump_json(exclude=None if self._files else {"file"}))
-        self._separator = ",\n"
+        self._write_lines([line.model_dump_json(exclude=None if self._files else {"file"})])
 
-    def _finish(self) -> None:
+    def _tail(self) -> str:
         incomplete = "" if self._damage is None else f',\n"incomplete":{self._damage.model_dump_json()}'
-        self._file.write(f"\n]{incomplete}}}\n")
-        self._file.close()
+        return f"\n]{incomplete}}}\n"
 
-    def _release(self) -> None:
-        # Never opened, or what was left to write does not fit on the disk.
-        with suppress(AttributeError, OSError):
-            self._file.close()
+    def _describe(self, object_id: ObjectId, found: ObjectResult) -> SidecarObject:
+        mask = written_mask(found, self._matte)
+        return SidecarObject(
+            object_id=json_id(object_id),
+            object_score=float(found.object_score),
+            predicted_iou=float(found.predicted_iou),
+            area=int(np.count_nonzero(mask)),
+            box=mask_box(mask),
+        )
 
 
 def _text(name: str) -> str:
@@ -228,23 +232,9 @@ def _text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def _describe(object_id: ObjectId, found: ObjectResult) -> SidecarObject:
-    return SidecarObject(
-        object_id=_json_id(object_id),
-        object_score=float(found.object_score),
-        predicted_iou=float(found.predicted_iou),
-        area=int(np.count_nonzero(found.mask)),
-        box=mask_box(found.mask),
-    )
-
-
-def _json_id(object_id: ObjectId) -> int | str:
-    if isinstance(object_id, str):
-        return object_id
-    try:
-        return operator.index(object_id)  # type: ignore[arg-type]  # int, or NumPy's
-    except TypeError:
-        raise OutputError(f"object id {object_id!r}: JSON can hold an integer or a string only") from None
+def sidecar_schema() -> dict[str, object]:
+    """The JSON schema of the document, as published in docs/sidecar.schema.json."""
+    return Sidecar.model_json_schema(mode="serialization")
 
 
 def mask_box(mask: BoolArray) -> tuple[int, int, int, int] | None:

@@ -1,0 +1,1 @@
+"""Semi-supervised video object segmentation on data sets with true masks: how good a model is."""
