@@ -18,6 +18,7 @@ import media
 import numpy as np
 import pytest
 from command import ON_DISC, Command, names, read_sidecar, refused, snapshot
+from test_stream import served
 
 import sam2track
 from sam2track.concealment import noticing
@@ -116,6 +117,18 @@ def test_a_bad_picture_ends_the_masks_there(sam2track_: Command, tmp_path: Path)
     assert run.code == 1
     assert "frame 4 (0.167 s), shot.0004.png, cannot be used: it has 96x60 pixels, shot.0000.png has 96x64" in run.err
     assert names(tmp_path / "shot.masks") == [f"shot.{number:04d}.png" for number in range(4)]
+
+
+def test_a_live_source_that_is_lost_leaves_its_masks(sam2track_: Command, tmp_path: Path) -> None:
+    clip = media.make_video(tmp_path / "clip.mkv", frames=20, options={"bf": "0", "g": "5"})
+    data, cut = clip.read_bytes(), media.packet_ends(clip)[11]
+    with served(lambda out: out.write(data[:cut]), length=len(data)) as url:
+        run = sam2track_(url, *CLICK, "-o", "live.mp4")
+    assert run.code == 1, run.err
+    sidecar = read_sidecar(tmp_path / "live.json")
+    assert sidecar.incomplete is not None
+    assert sidecar.incomplete.frame_idx == len(sidecar.frames) >= 10
+    assert sidecar.incomplete.time_s == pytest.approx(len(sidecar.frames) / 25, abs=0.001)
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "clip.mkv", "clip.avi"])

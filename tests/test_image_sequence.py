@@ -224,6 +224,16 @@ def test_masks_are_named_like_their_pictures(sam2track_: Command, shot: Path, tm
     assert sam2track_(*again, "--overwrite").code == 0
 
 
+def test_a_frame_may_be_named_by_its_picture(sam2track_: Command, shot: Path, tmp_path: Path) -> None:
+    options = ["--frame", "plates/shot.1004.png", "--start", "shot.1003.png", "--stop", "shot.1006.png", "--both"]
+    run = sam2track_("plates", "--click", ON_DISC, *options, "--format", "png")
+    assert run.code == 0, run.err
+    assert names(tmp_path / "shot.masks") == ["shot.1003.png", "shot.1004.png", "shot.1005.png"]
+    assert [prompt.frame_idx for prompt in read_sidecar(tmp_path / "shot.masks.json").prompts] == [3]
+    refused(sam2track_("plates", "--click", ON_DISC, "--frame", "shot.1.png"), 2, "no frame of this name")
+    refused(sam2track_("clip.mp4", "--click", ON_DISC, "--frame", "shot.1.png"), 2, "no frame of this name")
+
+
 def test_an_overlay_of_a_sequence_has_its_rate(sam2track_: Command, shot: Path, tmp_path: Path) -> None:
     (shot / "shot.1003.png").unlink()
     run = sam2track_("plates", "--click", ON_DISC, "--frame", "0.125s", "--both", "--quiet")

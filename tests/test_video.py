@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import random
@@ -15,6 +16,7 @@ import media
 import numpy as np
 import pytest
 
+from sam2track.concealment import noticing
 from sam2track.errors import Sam2TrackError, VideoDecodeError, VideoError
 from sam2track.orientation import read_display_matrix, turn
 from sam2track.video import count_frames, list_streams, open_video
@@ -410,6 +412,11 @@ DAMAGED: dict[str, dict[str, Any]] = {
     "clip.ts": {"options": {"bf": "2"}},
     "clip.avi": {"codec": "mpeg4", "options": {"bf": "2"}},
     "clip.webm": {"codec": "libvpx-vp9", "options": {"deadline": "realtime"}},
+    "hevc.mov": {
+        "codec": "libx265",
+        "options": {"preset": "ultrafast", "x265-params": "log-level=none:pools=1"},
+        "container": {"movflags": "faststart"},
+    },
 }
 
 
@@ -447,7 +454,8 @@ def test_flipped_bytes_raise_nothing_but_video_errors(
         for _ in range(1 if trial % 2 else 30):
             damaged[rng.randrange(len(damaged))] ^= rng.randrange(1, 256)
         path.write_bytes(damaged)
-        noticed += _read_damaged(path)[1] is not None
+        with noticing() if trial % 4 < 2 else contextlib.nullcontext():
+            noticed += _read_damaged(path)[1] is not None
     assert noticed > 0
     assert capfd.readouterr() == ("", "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -26,10 +27,11 @@ _HIGHEST_RATE = 1000  # pictures a second
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A frame, by its index or by its time in seconds."""
+    """A frame, by its index, by its time in seconds, or by its file's name in an image sequence."""
 
     frame_idx: int | None = None
     time_s: float | None = None
+    file: str | None = None
 
 
 @dataclass(slots=True)
@@ -43,15 +45,19 @@ class _ObjectPrompt:
 
 
 class MomentType(_MomentType):
-    """`40` is a frame; `1.6s`, `0:01.6` and `1:02:03` are times."""
+    """`40` is a frame; `1.6s`, `0:01.6` and `1:02:03` are times; `shot.1040.png` is the frame of this picture."""
 
-    name = "FRAME|TIME"
+    name = "FRAME|TIME|FILE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Moment:
         """Text to a moment."""
         text = str(value)
         if text.isascii() and text.isdecimal():
             return Moment(frame_idx=int(text))
+        from sam2track.image_files import PICTURES
+
+        if (path := Path(text)).suffix.lower() in PICTURES:
+            return Moment(file=path.name)
         hours, minutes, seconds = ([0.0, 0.0, *_numbers(text.removesuffix("s").split(":"))])[-3:]
         if (text.endswith("s") == (":" in text)) or text.count(":") > 2 or not 0 <= seconds < float("inf"):
             self.fail(f"got {text!r}; expected a frame such as 40, or a time such as 1.6s or 0:01.6", param, ctx)

@@ -69,13 +69,19 @@ def index_of(moment: Moment | None, source: Source) -> int | None:
     """A moment's frame; None for none.
 
     Raises:
-        PromptError: A time in a live source.
+        PromptError: A time in a live source, or a picture that is none of the source's.
         FrameError: There is no such time in the video.
     """
     from sam2track.stream import VideoStream
 
-    if moment is None or moment.time_s is None:
-        return None if moment is None else moment.frame_idx
+    if moment is None:
+        return None
+    if moment.file is not None:
+        if moment.file not in source.info.files:
+            raise PromptError(f"got the picture {moment.file} as a frame; {source.info.path} has no frame of this name")
+        return source.info.files.index(moment.file)
+    if moment.time_s is None:
+        return moment.frame_idx
     if isinstance(source, VideoStream):
         raise PromptError(f"got the time {moment.time_s} s; a live source has frame numbers only, from 0")
     return source.frame_at(moment.time_s)

@@ -56,7 +56,7 @@ class Summary:
 @click.option("--prompts", "prompt_file", type=click.Path(path_type=Path), metavar="JSON",
               help="Prompts for many frames and objects; docs/prompts.schema.json describes the file.")  # fmt: skip
 @click.option("--frame", "moment", type=MomentType(),
-              help="The frame that prompts are about, or its time: 40, 1.6s. [default: the first]")  # fmt: skip
+              help="The frame of the prompts: 40, 1.6s, or its picture's name. [default: the first]")  # fmt: skip
 @click.option("--object", "object_id", default="1", show_default=True, metavar="ID",
               help="The object's id. For several objects put the id before the numbers: --click 2:300,80.")  # fmt: skip
 @click.option("--backward", "direction", flag_value="backward", help="Track back from the prompted frame.")
@@ -131,11 +131,11 @@ def _track(given: _Arguments, request: OutputRequest) -> None:
     from sam2track.models import load
 
     started = time.perf_counter()
-    prompts = _prompts(given)
     with ExitStack() as stack:
         stack.enter_context(noticing())
         source = _opened(given)
         stack.enter_context(source)
+        prompts = _prompts(given, source)
         _refuse_no_prompt(prompts, given.source, source.info)
         output, sidecar = request.paths(name_of(source.info))
         job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
@@ -171,9 +171,12 @@ def _told(summary: Summary) -> str:
     )
 
 
-def _prompts(given: _Arguments) -> list[Asked]:
+def _prompts(given: _Arguments, source: Source) -> list[Asked]:
+    moment = given.moment
+    if moment is not None and moment.file is not None:
+        moment = Moment(index_of(moment, source))
     collected = collect_prompts(
-        given.clicks, given.nots, given.boxes, given.masks, default_id=given.object_id, moment=given.moment
+        given.clicks, given.nots, given.boxes, given.masks, default_id=given.object_id, moment=moment
     )
     asked = [Asked(prompt) for prompt in collected]
     if given.prompt_file is not None:
