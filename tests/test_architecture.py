@@ -63,7 +63,8 @@ MAY_IMPORT: dict[str, str] = {
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
     "cli": "batch_file build clip concealment errors evaluation graphs image_files image_sequence matte models"
-    " onnx_graph options outputs preprocess prompt_file prompts read_ahead serve spec stream tracker types version video",
+    " onnx_graph options outputs preprocess prompt_file prompts read_ahead serve spec stream tracker types version"
+    " video",
     "__main__": "cli",
 }
 
