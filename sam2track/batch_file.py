@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from sam2track.clip import Direction
 from sam2track.errors import BatchError, PromptError
 from sam2track.image_files import PICTURES
+from sam2track.matte import MatteOptions
 from sam2track.outputs.formats import FORMATS
 from sam2track.prompt_file import PromptEntry, masks_beside, read_prompts
 
@@ -19,6 +20,7 @@ _SCHEMA_ID = "sam2track batch, version 1"
 _LONGEST_SHOWN = 60
 _Text = Annotated[str, Field(min_length=1)]
 _Index = Annotated[int, Field(ge=0, strict=True)]
+_Level = Annotated[int, Field(ge=0, le=255)]
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -35,6 +37,10 @@ class BatchEntry(_Part):
         prompt_file: Or the path of such a file.
         output: The output; by default the video's name with another ending, beside the file.
         format: As for `--format`.
+        matte: What is done to masks before they are written.
+        background: Of a cut-out, RGB.
+        tolerance: Of outlines, in pixels.
+        object_files: An output for each object.
         direction: From the prompts: "forward", "backward" or "both".
         start: In point: the first frame to track.
         start_s: Or its time, in seconds from the first frame of the video.
@@ -47,6 +53,10 @@ class BatchEntry(_Part):
     prompt_file: _Text | None = None
     output: _Text | None = None
     format: str = "overlay"
+    matte: MatteOptions = MatteOptions()
+    background: tuple[_Level, _Level, _Level] | None = None
+    tolerance: Annotated[float, Field(ge=0, le=1000)] | None = None
+    object_files: bool = False
     direction: Direction = "forward"
     start: _Index | None = None
     start_s: _Seconds | None = None

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class MatteOptions:
 
     Parts hold together over corners as well, holes over sides only.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # where it is part of a JSON document
 
     soft: bool = False
     feather: float = 0

@@ -56,8 +56,8 @@ MAY_IMPORT: dict[str, str] = {
     " preprocess read_ahead recall tracker types video",
     "prompt_file": "errors types",
     "track_video": "clip models options prompt_file types",
-    "batch_file": "clip errors image_files outputs prompt_file",
-    "serve": "clip errors image_sequence models onnx_graph options outputs prompt_file prompts read_ahead types"
+    "batch_file": "clip errors image_files matte outputs prompt_file",
+    "serve": "clip errors image_sequence matte models onnx_graph options outputs prompt_file prompts read_ahead types"
     " version video",
     "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",

@@ -23,6 +23,7 @@ import sam2track
 import sam2track.models
 from sam2track.batch_file import batch_schema, read_batch
 from sam2track.errors import BatchError, VideoDecodeError
+from sam2track.matte import MatteOptions
 from sam2track.prompt_file import PromptEntry
 from sam2track.video import Video
 
@@ -340,3 +341,24 @@ def test_documented_list_is_one(tmp_path: Path) -> None:
     assert [Path(entry.output or "").name for entry in read_batch(tmp_path / "list.json")] == [
         "a.overlay.mp4", "duck.mp4", "b.masks"
     ]  # fmt: skip
+
+
+def test_entries_say_what_is_done_to_masks_and_how_they_are_written(sam2track_: Command, tmp_path: Path) -> None:
+    prompts = [CLICK, {**CLICK, "object_id": "b"}]
+    entry = {"video": "clip.mp4", "prompts": prompts, "output": "cut.mov", "format": "prores4444"}
+    more = {"matte": {"soft": True, "shrink": 2}, "object_files": True}
+    write_list(tmp_path / "list.json", {**entry, **more})
+    run = sam2track_("batch", "list.json", "--json")
+    assert run.code == 0, run.err
+    assert {"cut.1.mov", "cut.b.mov", "cut.json"} <= set(names(tmp_path))
+    assert read_sidecar(tmp_path / "cut.json").matte == MatteOptions(soft=True, shrink=2)
+    assert states(sam2track_("batch", "list.json", "--json")) == ["skipped"]
+    write_list(tmp_path / "list.json", {**entry, **more, "matte": {"soft": True}})
+    run = sam2track_("batch", "list.json", "--json")
+    assert "other edges" in json.loads(run.out)["clips"][0]["reason"]
+    (tmp_path / "cut.b.mov").unlink()
+    assert "exists alone" in json.loads(sam2track_("batch", "list.json", "--json").out)["clips"][0]["reason"]
+    write_list(tmp_path / "list.json", {**entry, "matte": {"smooth": 1}})
+    refused(sam2track_("batch", "list.json"), 2, "clips.0.matte.smooth")
+    write_list(tmp_path / "list.json", {**entry, "matte": {"grow": 1, "shrink": 1}})
+    refused(sam2track_("batch", "list.json"), 2, "give one of them")

@@ -188,6 +188,27 @@ def test_export_writes_masks_and_scores(asked: Editor, clip: int, tmp_path: Path
     assert names(tmp_path) == ["clip.mp4", "drawn.mp4", "masks", "masks.json"]
 
 
+def test_export_takes_edges_and_outputs_for_each_object(asked: Editor, clip: int, tmp_path: Path) -> None:
+    for object_id in (1, "b"):
+        asked.ask("add_prompt", clip=clip, points=[[19, 42]], object_id=object_id)
+    asked.answer(asked.send("track", clip=clip))
+    settings = {"format": "png-soft", "matte": {"soft": True, "shrink": 1}, "object_files": True}
+    _, answer = asked.answer(asked.send("export", clip=clip, path="soft", scores="soft.json", **settings))
+    assert answer["type"] == "result", answer
+    levels = cv2.imread(str(tmp_path / "soft.b" / "00000.png"), cv2.IMREAD_UNCHANGED)
+    assert len(np.unique(levels)) > 2 and (tmp_path / "soft.1").is_dir()
+    matte = json.loads((tmp_path / "soft.json").read_text())["matte"]
+    assert (matte["soft"], matte["shrink"]) == (True, 1)
+    for fields, where in (
+        ({"matte": {"smooth": True}}, "matte.smooth"),
+        ({"matte": {"feather": -1}}, "matte"),
+        ({"background": [0, 0, 256]}, "background.2"),
+        ({"tolerance": -1.0}, "tolerance"),
+    ):
+        error = asked.error("export", clip=clip, path="other", format="cutout", **fields)
+        assert error["code"] == "RequestError" and error["field"].startswith(where), error
+
+
 def test_export_that_cannot_be_leaves_nothing(asked: Editor, clip: int, tmp_path: Path) -> None:
     assert asked.error("export", clip=clip, path="a.mp4")["code"] == "TrackerStateError"
     asked.ask("add_prompt", clip=clip, points=CLICK)

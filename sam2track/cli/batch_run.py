@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from sam2track.cli.prompts import Moment
 from sam2track.cli.run import Asked, Job, index_of, results, with_frames
 from sam2track.cli.write import Written, write
 from sam2track.errors import BatchError, OutputError, OutputExistsError, Sam2TrackError
+from sam2track.outputs.formats import object_paths
 
 if TYPE_CHECKING:
     from sam2track.batch_file import BatchEntry
@@ -93,7 +94,15 @@ def _place(path: str | Path) -> str:
 
 
 def _request(entry: BatchEntry, *, overwrite: bool) -> OutputRequest:
-    return OutputRequest(output=Path(entry.output or ""), output_format=entry.format, overwrite=overwrite)
+    return OutputRequest(
+        output=Path(entry.output or ""),
+        output_format=entry.format,
+        object_files=entry.object_files,
+        background=entry.background,
+        tolerance=entry.tolerance,
+        overwrite=overwrite,
+        **asdict(entry.matte),
+    )
 
 
 # -- doing it -----------------------------------------------------------------------------------------------------
@@ -183,11 +192,12 @@ def _frames_done(plan: Plan, model: Model) -> int:
 
     from sam2track.outputs import Sidecar
 
-    there = [path for path in (plan.output, plan.sidecar) if os.path.lexists(path)]
+    wanted = [*_outputs(plan), plan.sidecar]
+    there = [path for path in wanted if os.path.lexists(path)]
     if not there or (there == [plan.output] and plan.output.is_dir() and not any(plan.output.iterdir())):
         return 0
-    if len(there) == 1:
-        raise OutputExistsError(f"{there[0]} exists alone, without its other file; move it, or give --overwrite")
+    if there != wanted:
+        raise OutputExistsError(f"{there[0]} exists alone, without the other files; move it, or give --overwrite")
     try:
         scores = Sidecar.model_validate_json(plan.sidecar.read_bytes())
     except (OSError, ValidationError) as error:
@@ -200,6 +210,14 @@ def _frames_done(plan: Plan, model: Model) -> int:
     if difference := _difference(scores, plan.entry, model):
         raise OutputExistsError(f"{plan.output} exists, made with {difference}; move it, or give --overwrite")
     return len(scores.frames)
+
+
+def _outputs(plan: Plan) -> list[Path]:
+    """What the masks go into: one output, or one an object."""
+    if not plan.entry.object_files:
+        return [plan.output]
+    ids = list(dict.fromkeys(prompt.object_id for prompt in plan.entry.prompts or ()))
+    return list(object_paths(plan.output, ids).values())
 
 
 def _difference(scores: Sidecar, entry: BatchEntry, model: Model) -> str | None:
@@ -217,6 +235,8 @@ def _difference(scores: Sidecar, entry: BatchEntry, model: Model) -> str | None:
         same = (was.object_id, was.points, was.labels, was.box) == (now.object_id, now.points, labels, now.box)
         if not same or _name(was.mask) != _name(now.mask) or now.frame_idx not in (None, was.frame_idx):
             return "other prompts"
+    if scores.matte != entry.matte:
+        return "other edges"
     first, last = scores.frames[0].frame_idx, scores.frames[-1].frame_idx
     if entry.start not in (None, first) or entry.stop not in (None, last + 1):
         return f"another range, frames {first} to {last}"

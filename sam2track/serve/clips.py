@@ -204,8 +204,20 @@ def _export(opened: _Opened, request: p.Export, report: Report) -> p.Written:
 def _writers(opened: _Opened, request: p.Export) -> Iterator[MaskWriter]:
     """Of the masks, and of the scores if they are wanted; each is there before the next is made."""
     clip, info = opened.clip, opened.video.info
-    yield open_writer(request.format, request.path, info, object_ids=clip.object_ids, overwrite=request.overwrite)
+    yield open_writer(
+        request.format,
+        request.path,
+        info,
+        object_ids=clip.object_ids,
+        matte=request.matte,
+        background=request.background,
+        tolerance=request.tolerance,
+        object_files=request.object_files,
+        overwrite=request.overwrite,
+    )
     if request.scores is not None:
         model = SidecarModel(name=clip.model.name, sha256=clip.model.bundle.sha256)
         prompts = sidecar_prompts(clip)
-        yield SidecarWriter(request.scores, info, model=model, prompts=prompts, overwrite=request.overwrite)
+        yield SidecarWriter(
+            request.scores, info, model=model, prompts=prompts, matte=request.matte, overwrite=request.overwrite
+        )

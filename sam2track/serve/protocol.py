@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAdapter
 
 from sam2track.clip import Direction
+from sam2track.matte import MatteOptions
 from sam2track.onnx_graph import MAX_THREADS, Device
 from sam2track.options import TrackingOptions
 from sam2track.prompt_file import PromptEntry
@@ -24,6 +25,7 @@ RequestId: TypeAlias = (
 )
 _Text = Annotated[str, Field(min_length=1)]
 _Index = Annotated[int, Field(ge=0)]
+_Level = Annotated[int, Field(ge=0, le=255)]
 _Box = tuple[_Index, _Index, _Index, _Index]
 _ObjectId = StrictInt | Annotated[StrictStr, Field(min_length=1, max_length=100)]
 
@@ -146,6 +148,10 @@ class Export(_ClipRequest):
     path: _Text
     format: _Text = "overlay"
     scores: _Text | None = None
+    matte: MatteOptions = Field(default_factory=MatteOptions)
+    background: Annotated[tuple[_Level, _Level, _Level], Field(strict=False)] | None = None
+    tolerance: Annotated[float, Field(ge=0, le=1000)] | None = None
+    object_files: bool = False
     overwrite: bool = False
 
 
