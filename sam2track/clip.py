@@ -74,7 +74,7 @@ class Clip:
     ) -> None:
         self.source = _frame_source(source)
         self.model = model
-        self.options = options or TrackingOptions()
+        self.options = TrackingOptions() if options is None else options
         num_frames = self.source.num_frames
         stop = num_frames if stop is None else stop
         if not is_index(start) or not is_index(stop) or not start < stop <= num_frames:
@@ -139,6 +139,7 @@ class Clip:
 
     def clear_frame(self, frame_idx: int, *, object_id: ObjectId = 1) -> ObjectResult | None:
         """Takes back all prompts of an object on one frame; see `Tracker.clear_frame`."""
+        frame_idx = self._prompted_idx(frame_idx, None)
         self.tracker.clear_frame(frame_idx, object_id=object_id)
         return self._unprompted(object_id, frame_idx)
 
@@ -328,11 +329,13 @@ class Clip:
             source: The same frames.
 
         Raises:
-            ClipStateError: The file cannot be read, or was made with another model or other frames.
+            ClipStateError: The file cannot be read, or was made with another model or other frames: their
+                size and number are compared, and the pictures of prompted frames.
         """
         state = read_state(path)
         identity = state.identity
         identity.check_model(model.name, model.bundle.sha256, path)
+        state.check_sizes(model.constants, path)
         clip = cls(model, source, identity.options)
         identity.check_source(clip.frame_size, clip.source.num_frames, path)
         clip.frames = identity.frames

@@ -29,11 +29,13 @@ from sam2track.memory_bank import MemoryEntry
 from sam2track.object_track import Answer, ObjectTrack
 from sam2track.options import TrackingOptions
 from sam2track.outputs.atomic import PendingOutput
+from sam2track.spec import Constants
 from sam2track.types import MaskOutcome, ObjectId, Prompt, RgbArray, VideoFrame
 
 _HEADER = "header.json"
 _Index = Annotated[int, Field(ge=0)]
 _Arrays = dict[str, npt.NDArray[Any]]
+_PUBLISHED_SIDE = 256  # of the logits of bundles by others, whatever their input's size
 _SAME_GREY = 6  # levels of 255 by which decoders and colour conversions may differ
 _NOT_TRACKED, _FORWARD, _BACKWARD = -1, 0, 1
 
@@ -176,6 +178,15 @@ class ClipState:
     times: dict[int, tuple[int | None, Fraction | None]]
     thumbnails: dict[int, npt.NDArray[np.uint8]]
 
+    def check_sizes(self, constants: Constants, path: str | os.PathLike[str]) -> None:
+        """Refuses logits and pointers that the model cannot have made."""
+        sides = {constants.image_size // 4, _PUBLISHED_SIDE}
+        for saved in self.objects.values():
+            for record in saved.state.records.values():
+                height, width = record.mask_logits.shape
+                if height != width or height not in sides or len(record.object_pointer) % constants.memory_size:
+                    raise ClipStateError(f"{path} holds masks of another size than the model's; track the clip anew")
+
     def check_picture(self, frame: VideoFrame, path: str | os.PathLike[str]) -> None:
         """Refuses another picture than the one that was prompted; small differences of decoders pass."""
         saved = self.thumbnails.get(frame.frame_idx)
@@ -276,7 +287,10 @@ def _read(file: Mapping[str, npt.NDArray[Any]]) -> ClipState:
         time.frame_idx: (time.pts, None if time.time_base is None else Fraction(time.time_base))
         for time in header.times
     }
-    thumbnails = dict(zip(file["thumbnail_frames"].tolist(), file["thumbnails"], strict=True))
+    small, frames = file["thumbnails"], file["thumbnail_frames"]
+    if small.dtype != np.uint8 or small.shape != (len(frames), 16, 16) or not _all_in(frames, header.identity.frames):
+        raise ClipStateError("its small pictures of frames are not as they were written; track the clip anew")
+    thumbnails = dict(zip(frames.tolist(), small, strict=True))
     return ClipState(header.identity, objects, times, thumbnails)
 
 
@@ -413,5 +427,13 @@ def _check_arrays(saved: _SavedObject, identity: ClipIdentity, arrays: _Arrays) 
         if len(shapes) != 1:
             raise ClipStateError(f"{name} of object {saved.object_id!r} have different sizes; track the clip anew")
     for name in ("frame_idx", "before_frame_idx"):
-        if not all(int(idx) in identity.frames for idx in arrays[name]):
-            raise ClipStateError(f"object {saved.object_id!r} has results outside of the range; track the clip anew")
+        if not _all_in(arrays[name], identity.frames) or len(np.unique(arrays[name])) < len(arrays[name]):
+            raise ClipStateError(
+                f"object {saved.object_id!r} has results outside of the range, or twice; track the clip anew"
+            )
+    if not np.isin(arrays["tracked"], (_NOT_TRACKED, _FORWARD, _BACKWARD)).all():
+        raise ClipStateError(f"tracked of object {saved.object_id!r} is not as it was written; track the clip anew")
+
+
+def _all_in(indices: npt.NDArray[Any], frames: range) -> bool:
+    return indices.ndim == 1 and indices.dtype.kind == "i" and all(int(idx) in frames for idx in indices)

@@ -57,7 +57,7 @@ class Tracker:
             raise TrackerStateError(f"got num_frames {num_frames!r}; expected 1 or more, or None for a stream")
         self._constants = model.constants
         self._graphs = model.graphs
-        self._options = options or TrackingOptions()
+        self._options = TrackingOptions() if options is None else options
         self._num_frames = num_frames
         self.reset()
 
@@ -186,7 +186,10 @@ class Tracker:
             UnknownObjectError: There is no such object.
             TrackerStateError: It has no prompt on this frame.
         """
-        outcome = self.track_of(object_id).clear_frame(frame_idx)
+        track = self.track_of(object_id)
+        if not is_index(frame_idx):
+            raise FrameError(f"got frame_idx {frame_idx!r}; expected an integer, 0 or more")
+        outcome = track.clear_frame(frame_idx)
         self._remove_without_prompts(object_id)
         return None if outcome is None else self._result(outcome)
 

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, str] = {
     "frame_source": "errors types",
     "read_ahead": "",
     "clip_records": "types",
-    "clip_state": "clip_records errors memory_bank object_track options outputs types",
+    "clip_state": "clip_records errors memory_bank object_track options outputs spec types",
     "recall": "clip_records frame_source memory_bank object_track prompts spec types",
     "clip": "clip_records clip_state errors frame_source image_sequence models object_track options postprocess"
     " preprocess read_ahead recall tracker types video",

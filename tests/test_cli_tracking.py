@@ -114,7 +114,7 @@ def test_anything_else_is_no_moment(sam2track_: Command, text: str) -> None:
         (["--frame", "5"], "has 5 frames"),
         (["--frame", "5", "--both"], "has 5 frames"),
         (["--stop", "9"], "has 5 frames"),
-        (["--start", "3", "--stop", "3"], "expected it after the start"),
+        (["--start", "3", "--stop", "3"], "expected it to end later"),
         (["--start", "3", "--frame", "1"], "outside the range"),
         (["--stop", "2", "--frame", "2"], "outside the range"),
         (["--frame", "99s"], "no frame at 99"),

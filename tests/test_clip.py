@@ -516,6 +516,16 @@ def rewritten(path: Path, change: Any) -> Path:
         lambda header, arrays: arrays.update({"0/frame_idx": arrays["0/frame_idx"] - 50}),
         lambda header, arrays: arrays["0/object_score"].fill(np.nan),
         lambda header, arrays: arrays.pop("1/tracked"),
+        lambda header, arrays: arrays.update({"0/tracked": arrays["0/tracked"] * 0 + 7}),
+        lambda header, arrays: arrays.update({"0/frame_idx": arrays["0/frame_idx"] * 0 + 5}),
+        lambda header, arrays: arrays.update({"thumbnail_frames": arrays["thumbnail_frames"] + 90}),
+        lambda header, arrays: arrays.update({"thumbnails": arrays["thumbnails"][:, :8]}),
+        lambda header, arrays: arrays.update(
+            {name: array[..., :5] for name, array in arrays.items() if "object_pointer" in name}
+        ),
+        lambda header, arrays: arrays.update(
+            {name: array[:, :5, :5] for name, array in arrays.items() if "mask_logits" in name}
+        ),
         lambda header, arrays: header.update(schema_version=2),
     ],
 )
@@ -593,6 +603,9 @@ def test_object_goes_with_its_last_first_prompt_where_corrections_are_forgotten(
         (lambda clip: Clip(fake_model(), None), FrameError, "NoneType as a source"),
         (lambda clip: Clip(fake_model(), iter(pictures(3))), FrameError, r"go to Tracker\.track"),
         (lambda clip: Clip(fake_model(), pictures(3), start="0"), FrameError, "got the range from frame '0'"),
+        (lambda clip: clip.clear_frame("0"), PromptError, "'0'"),
+        (lambda clip: Tracker(fake_model()).track_of(1), UnknownObjectError, "no object"),
+        (lambda clip: Clip(fake_model(), pictures(2), {}), TypeError, "TrackingOptions"),
         (lambda clip: Tracker(fake_model(), num_frames="3"), TrackerStateError, "num_frames '3'"),
         (lambda clip: Tracker(fake_model(), num_frames=3.5), TrackerStateError, "num_frames 3.5"),
         (lambda clip: TrackingOptions(fill_holes="8"), OptionsError, "fill_holes '8'"),

@@ -31,20 +31,24 @@ def check(job: Job, source: Source, prompts: Sequence[Asked]) -> None:
     from sam2track.stream import VideoStream
 
     if job.stop is not None and job.stop <= job.start:
-        raise PromptError(
-            f"got --stop at frame {job.stop} and --start at frame {job.start}; expected it after the start"
-        )
+        raise PromptError(f"the range ends before frame {job.stop} and begins at {job.start}; expected it to end later")
     if not isinstance(source, VideoStream):
         _check_range(job, prompts, source)
     elif job.direction != "forward" or job.start or len(job.prompted) > 1:
-        raise PromptError("a live source goes forward from its first frame, with the prompts on one frame")
+        raise PromptError(
+            "a live source goes forward from its first frame, with the prompts on one frame; leave out --start, "
+            "--backward and --both"
+        )
     _check_prompts(prompts, source.info, job.model)
 
 
 def _check_range(job: Job, prompts: Sequence[Asked], source: Video | ImageSequence) -> None:
     """Frame 0 is always there; the others are only looked for if they are asked for."""
-    last = max(job.start, *job.prompted, (job.stop or 1) - 1)
-    count = source.num_frames if last > 0 else 1
+    ends = (job.stop or 1) - 1
+    count = source.num_frames if max(job.start, ends, *job.prompted) > 0 else 1
+    for name, idx in (("starts", job.start), ("ends", ends)):
+        if idx >= count:
+            raise PromptError(f"the range {name} at frame {idx}, but the video has {count} frames, numbered from 0")
     for asked in prompts:
         idx = asked.prompt.frame_idx or 0
         with asked.named():
@@ -53,8 +57,6 @@ def _check_range(job: Job, prompts: Sequence[Asked], source: Video | ImageSequen
             if not job.start <= idx < (job.stop or sys.maxsize):
                 end = "the end" if job.stop is None else f"before frame {job.stop}"
                 raise PromptError(f"got a prompt on frame {idx}, outside the range from frame {job.start} to {end}")
-    if last >= count:
-        raise PromptError(f"got frame {last}, but the video has {count} frames, numbered from 0")
 
 
 def _check_prompts(prompts: Sequence[Asked], info: VideoInfo, model: Model) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sam2track.cli.prompts import Moment
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _PATIENCE_S = 1.0  # with a live source that says nothing
+_AGAIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +229,16 @@ def _bar(items: Iterable[_T], job: Job, name: str, total: int | None) -> Iterato
 
 @contextmanager
 def _interrupt_ends() -> Iterator[threading.Event]:
-    """Ctrl-C ends a live source as its end would; the second time it interrupts."""
+    """Ctrl-C ends a live source as its end would; once more, after some seconds, it interrupts."""
     ended = threading.Event()
+    again_from = [0.0]  # a second press that follows at once is impatience, not another wish
 
-    def end(_number: int, _frame: object) -> None:
-        ended.set()
-        signal.signal(signal.SIGINT, before)
+    def end(number: int, frame: FrameType | None) -> None:
+        if not ended.is_set():
+            ended.set()
+            again_from[0] = time.monotonic() + _AGAIN_S
+        elif time.monotonic() > again_from[0] and callable(before):
+            before(number, frame)
 
     if threading.current_thread() is not threading.main_thread():  # elsewhere Python sets no handlers
         yield ended
