@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
+from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
@@ -291,7 +292,8 @@ class Clip:
 
         Raises:
             OutputExistsError: It exists and `overwrite` is False.
-            OutputError: It cannot be written, or an object's id is neither a number nor a string.
+            OutputError: It cannot be written, is what the frames come from, or an object's id is neither a number
+                nor a string.
         """
         tracks = {object_id: self.tracker.track_of(object_id) for object_id in self.object_ids}
         identity = ClipIdentity(
@@ -311,8 +313,16 @@ class Clip:
             self.states,
             times=self._times,
             thumbnails=self._thumbnails,
+            sources=self._files(),
             overwrite=overwrite,
         )
+
+    def _files(self) -> list[Path]:
+        """What the frames come from, which nothing may replace."""
+        if isinstance(self.source, (Video, ImageSequence)):
+            info = self.source.info
+            return [info.path, *(info.path / name for name in info.files)]
+        return []
 
     @classmethod
     def restore(

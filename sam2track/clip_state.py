@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -214,9 +214,10 @@ def write_state(
     *,
     times: Mapping[int, tuple[int | None, Fraction | None]],
     thumbnails: Mapping[int, npt.NDArray[np.uint8]],
+    sources: Sequence[Path],
     overwrite: bool,
 ) -> None:
-    """Writes a clip's state; the file appears whole or not at all.
+    """Writes a clip's state; the file appears whole or not at all, and never in place of one of `sources`.
 
     Raises:
         OutputExistsError: It exists and `overwrite` is False.
@@ -236,7 +237,7 @@ def write_state(
     arrays[_HEADER] = np.frombuffer(header.encode(), np.uint8)
     arrays["thumbnail_frames"] = np.array(list(thumbnails), np.int64)
     arrays["thumbnails"] = np.stack(list(thumbnails.values())) if thumbnails else np.zeros((0, 16, 16), np.uint8)
-    pending = PendingOutput(path, overwrite=overwrite)
+    pending = PendingOutput(path, overwrite=overwrite, sources=sources)
     try:
         with pending.temporary.open("wb") as file:
             save: Callable[..., None] = np.savez_compressed  # its own types take **arrays for other arguments

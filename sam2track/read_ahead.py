@@ -44,13 +44,14 @@ def read_ahead(
         reader.start()
         while (made := _next(reader.made, ended)) is not None:
             yield made[0]
+            reader.room.put(None)
         if reader.error is not None:
             raise reader.error
     finally:
         reader.end(patience_s)
 
 
-def _next(made: queue.Queue[tuple[_T] | None], ended: threading.Event | None) -> tuple[_T] | None:
+def _next(made: queue.SimpleQueue[tuple[_T] | None], ended: threading.Event | None) -> tuple[_T] | None:
     if ended is None:
         return made.get()
     while not ended.is_set():
@@ -60,23 +61,35 @@ def _next(made: queue.Queue[tuple[_T] | None], ended: threading.Event | None) ->
 
 
 class _Reader(threading.Thread, Generic[_T]):
-    """Fills a queue with 1-tuples of items; None is the end."""
+    """Fills a queue with 1-tuples of items; None is the end.
+
+    Both queues are simple ones. A signal's exception may come out of any line of the consumer, and out of the lock
+    within `queue.Queue` it would leave that locked for ever.
+    """
 
     def __init__(self, items: Iterator[_T], ahead: int) -> None:
         # A daemon, for an iterator that is still held when the interpreter ends: nobody would end the thread then.
         super().__init__(name="sam2track-read-ahead", daemon=True)
-        self.made: queue.Queue[tuple[_T] | None] = queue.Queue(ahead)
+        self.made: queue.SimpleQueue[tuple[_T] | None] = queue.SimpleQueue()
+        self.room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each item that may be made
+        for _ in range(ahead + 1):
+            self.room.put(None)
         self.error: BaseException | None = None
         self._items = items
-        self._ended = threading.Event()
+        self._is_ended = False
 
     def run(self) -> None:
         """Read until the end, an error, or `end`."""
         try:
-            for item in self._items:
-                self.made.put((item,))
-                if self._ended.is_set():
+            while True:
+                self.room.get()
+                if self._is_ended:
                     break
+                try:
+                    item = next(self._items)
+                except StopIteration:
+                    break
+                self.made.put((item,))
         except BaseException as error:
             self.error = error
         finally:
@@ -85,14 +98,11 @@ class _Reader(threading.Thread, Generic[_T]):
 
     def end(self, patience_s: float | None) -> None:
         """Stop reading, and return when the thread has ended, or after so many seconds."""
-        self._ended.set()
+        self._is_ended = True
+        self.room.put(None)
         limit = None if patience_s is None else time.monotonic() + patience_s
         while self.is_alive() and (limit is None or time.monotonic() < limit):
-            # It may be waiting for room in the queue, for the item it has and for the end.
-            try:
-                self.made.get(timeout=0.01)
-            except queue.Empty:
-                self.join(0.01)
+            self.join(0.01)
 
     def _close_items(self) -> None:
         close = getattr(self._items, "close", None)

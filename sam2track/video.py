@@ -123,6 +123,19 @@ class Video:
         checked(self._info.path)
         return len(self._reader.index.frame_pts)
 
+    @property
+    def damage(self) -> VideoDecodeError | None:
+        """Why there are no more than `num_frames`, if that is because the file is damaged; None if it is whole.
+
+        Found out like `num_frames`, and no more is foreseen.
+        """
+        count, index = self.num_frames, self._reader.index
+        if index.damage is None:
+            return None
+        last = index.frame_pts[-1] if count else None
+        end = None if last is None else (count - 1, float(last * self._info.time_base))
+        return dated(index.damage, self._info.path, end, self._info.average_rate)
+
     def frame_at(self, time_s: float) -> int:
         """The number of the frame that a player shows at a time.
 
@@ -173,12 +186,9 @@ class Video:
             raise dated(error, info.path, last, info.average_rate) from error
 
     def _backward(self, start: int, stop: int | None) -> Iterator[VideoFrame]:
-        count = self.num_frames
-        index = self._reader.index
-        if index.damage is not None and (stop is None or stop > count):
-            last = index.frame_pts[-1] if count else None
-            end = None if last is None else (count - 1, float(last * self._info.time_base))
-            raise dated(index.damage, self._info.path, end, self._info.average_rate)
+        count, damage = self.num_frames, self.damage
+        if damage is not None and (stop is None or stop > count):
+            raise damage
         stop = count if stop is None else min(stop, count)
         held = max(1, _HELD_BYTES // (self._info.width * self._info.height * 3))
         while start < stop:

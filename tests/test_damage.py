@@ -249,3 +249,22 @@ def test_most_flipped_bytes_of_h264_are_noticed(tmp_path: Path) -> None:
         else:
             harmed += not all(map(np.array_equal, found, clean))
     assert noticed >= 0.6 * harmed > 6
+
+
+@pytest.mark.parametrize("direction", [[], ["--both"]])
+def test_out_point_behind_the_damage_gives_what_lies_before_it(
+    sam2track_: Command, tmp_path: Path, damaged: Path, direction: list[str]
+) -> None:
+    run = sam2track_("damaged.mov", *CLICK, "--stop", "10", "-o", "cut.mp4", *direction)
+    assert run.code == 1, run.err
+    assert "cannot be read from frame 8 (0.320 s) on" in run.err
+    assert [frame.frame_idx for frame in read_sidecar(tmp_path / "cut.json").frames] == list(range(GOOD))
+
+
+def test_video_tells_of_its_damage(tmp_path: Path, damaged: Path) -> None:
+    with sam2track.open_video(damaged) as video:
+        assert video.num_frames == GOOD
+        assert video.damage is not None and video.damage.frame_idx == GOOD
+        assert video.damage.time_s == pytest.approx(0.32)
+    with sam2track.open_video(tmp_path / "whole.mov") as video:
+        assert video.damage is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
+import random
 import signal
 import threading
 import time
@@ -171,3 +173,34 @@ def test_the_command_line_leaves_no_thread(
     with pytest.raises(MemoryError):
         sam2track_("long.mp4", "--click", ON_DISC, *options)
     assert seen == [1, 1, 1]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers there")
+def test_exceptions_of_signals_never_leave_it_locked() -> None:
+    """They may come out of any line, also out of the queue's own."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x"
+
+    rng = random.Random(0)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    faulthandler.dump_traceback_later(60, exit=True)  # instead of hanging for ever
+    try:
+        for _ in range(600):  # the queue module's own lock was left locked within 34 to 219
+            items = read_ahead(endless())
+            try:
+                next(items)
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0005, 0.004))
+                for _item in items:
+                    pass
+            except KeyboardInterrupt:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)

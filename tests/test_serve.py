@@ -300,6 +300,23 @@ def test_damage_is_told_with_its_frame(asked: Editor, clip: int, monkeypatch: py
     assert read_sidecar(Path("a.json")).incomplete is not None
 
 
+def test_damage_of_a_file_is_told_when_it_is_opened_and_when_it_is_written(asked: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "cut.mov"
+    media.make_video(path, codec="mjpeg", pix_fmt="yuvj420p", frames=12, container={"movflags": "faststart"})
+    path.write_bytes(path.read_bytes()[: media.packet_ends(path)[8] - 40])
+    opened = asked.ask("open", video="cut.mov", device="cpu")
+    assert opened["num_frames"] == 8 and "from frame 8" in opened["damage"]
+    asked.ask("add_prompt", clip=1, points=CLICK)
+    asked.answer(asked.send("track", clip=1))
+    _, answer = asked.answer(asked.send("export", clip=1, path="a.mp4", scores="a.json"))
+    assert answer["result"]["frames"] == 8 and "from frame 8" in answer["result"]["incomplete"]
+    incomplete = read_sidecar(Path("a.json")).incomplete
+    assert incomplete is not None and incomplete.frame_idx == 8
+    same = {"path": "x.json", "format": "coco", "scores": "x.json"}
+    assert asked.error("export", clip=1, **same)["code"] == "RequestError"
+    assert asked.error("save", clip=1, path="cut.mov", overwrite=True)["code"] == "OutputError"
+
+
 # -- several clips ------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import sam2track
 from sam2track import PromptEntry
-from sam2track.errors import ClipStateError, FrameError, PromptError
+from sam2track.errors import ClipStateError, FrameError, OutputError, PromptError
 
 KOI, DUCK = (180.0, 334.0), (726.0, 118.0)
 LENGTH = 24
@@ -137,3 +137,18 @@ def test_two_trackers_in_two_threads_on_one_model_equal_one_after_the_other(
         thread.join(120)
     np.testing.assert_array_equal(together[DUCK], alone)
     np.testing.assert_array_equal(together[KOI], [result.objects[1].mask for result in forward])
+
+
+def test_saving_never_replaces_what_the_frames_come_from(nano: sam2track.Model, short: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source.mp4"
+    source.write_bytes(short.read_bytes())
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    media.ffmpeg("-i", short, "-frames:v", "3", pictures / "shot.%04d.png")
+    for path, victim in ((source, source), (pictures, pictures / "shot.0002.png")):
+        before = victim.read_bytes()
+        clip = sam2track.Clip(nano, path, stop=2)
+        clip.add_prompt([KOI])
+        with pytest.raises(OutputError, match="is the input"):
+            clip.save(victim, overwrite=True)
+        assert victim.read_bytes() == before

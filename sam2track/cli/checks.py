@@ -44,9 +44,12 @@ def check(job: Job, source: Source, prompts: Sequence[Asked]) -> None:
 
 def _check_range(job: Job, prompts: Sequence[Asked], source: Video | ImageSequence) -> None:
     """Frame 0 is always there; the others are only looked for if they are asked for."""
+    from sam2track.video import Video
+
     ends = (job.stop or 1) - 1
     count = source.num_frames if max(job.start, ends, *job.prompted) > 0 else 1
-    for name, idx in (("starts", job.start), ("ends", ends)):
+    is_damaged = isinstance(source, Video) and count > 1 and source.damage is not None  # an end behind it is fine
+    for name, idx in (("starts", job.start), ("ends", job.start if is_damaged else ends)):
         if idx >= count:
             raise PromptError(f"the range {name} at frame {idx}, but the video has {count} frames, numbered from 0")
     for asked in prompts:

@@ -184,7 +184,8 @@ def _whole(job: Job, source: Video | ImageSequence) -> Iterator[tuple[VideoFrame
     from sam2track.clip import Clip
     from sam2track.read_ahead import read_ahead
 
-    clip = Clip(job.model, source, job.options, start=job.start, stop=job.stop)
+    stop = None if job.stop is None else min(job.stop, source.num_frames)  # the end may lie behind damage
+    clip = Clip(job.model, source, job.options, start=job.start, stop=stop)
     for prompt in job.prompts:
         clip.add_prompt(object_id=prompt.object_id, frame_idx=prompt.frame_idx, **prompt.arguments())
     for _ in _bar(_up_to_damage(clip, job.direction), job, "tracking", clip.due(job.direction)):

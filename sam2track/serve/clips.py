@@ -183,7 +183,9 @@ def _export(opened: _Opened, request: p.Export, report: Report) -> p.Written:
     done, damage = 0, None
     with ExitStack() as stack:
         writers = [stack.enter_context(writer) for writer in _writers(opened, request)]
-        frames = stack.enter_context(closing(read_ahead(source.frames(clip.frames.start, clip.frames.stop))))
+        # To the end, where the range has no end of its own: there a damaged source says so.
+        stop = None if clip.frames.stop == clip.source.num_frames else clip.frames.stop
+        frames = stack.enter_context(closing(read_ahead(source.frames(clip.frames.start, stop))))
         try:
             for done, frame in enumerate(frames, 1):
                 for writer in writers:

@@ -6,9 +6,10 @@ pixels of the displayed frame, frame indices from 0, seconds. A picture is a PNG
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAdapter, model_validator
 
 from sam2track.clip import Direction
 from sam2track.matte import MatteOptions
@@ -154,6 +155,12 @@ class Export(_ClipRequest):
     object_files: bool = False
     overwrite: bool = False
 
+    @model_validator(mode="after")
+    def _are_two_files(self) -> Export:
+        if self.scores is not None and Path(self.scores).absolute() == Path(self.path).absolute():
+            raise ValueError(f"got {self.scores} as scores, which is the path of the masks; expected two files")
+        return self
+
 
 class Close(_ClipRequest):
     """Forget the clip. -> Done"""
@@ -233,11 +240,12 @@ class ObjectInfo(_Part):
 
 
 class ClipInfo(_Part):
-    """A clip. `due_forward` and `due_backward`: how many frames `track` would run."""
+    """A clip. `due_forward` and `due_backward`: how many frames `track` would run. `damage`: why there are not more."""
 
     clip: int
     video: str
     num_frames: int
+    damage: str | None
     start: _Index
     stop: _Index
     width: int

@@ -15,10 +15,10 @@ from sam2track.prompt_file import PNG_DATA
 from sam2track.prompts import LABEL_BOX_BOTTOM_RIGHT, LABEL_BOX_TOP_LEFT
 from sam2track.serve.protocol import ClipInfo, EventReport, FrameReport, ObjectInfo, ObjectReport
 from sam2track.types import BoolArray, FrameResult, ObjectId, ObjectResult, Prompt
+from sam2track.video import Video
 
 if TYPE_CHECKING:
     from sam2track.image_sequence import ImageSequence
-    from sam2track.video import Video
 
 _DECIMALS = 3  # of coordinates that went through float32
 
@@ -26,10 +26,12 @@ _DECIMALS = 3  # of coordinates that went through float32
 def clip_info(number: int, clip: Clip, video: Video | ImageSequence) -> ClipInfo:
     """What a clip is, and what is known of it by now."""
     info = video.info
+    damage = video.damage if isinstance(video, Video) else None
     return ClipInfo(
         clip=number,
         video=str(info.path),
         num_frames=clip.source.num_frames,
+        damage=None if damage is None else str(damage),
         start=clip.frames.start,
         stop=clip.frames.stop,
         width=info.width,
