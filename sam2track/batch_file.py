@@ -13,6 +13,7 @@ from sam2track.clip import Direction
 from sam2track.errors import BatchError, PromptError
 from sam2track.image_files import PICTURES
 from sam2track.matte import MatteOptions
+from sam2track.open_source import Rate, StreamNumber
 from sam2track.outputs.formats import FORMATS
 from sam2track.prompt_file import PromptEntry, masks_beside, read_prompts
 
@@ -33,6 +34,8 @@ class BatchEntry(_Part):
 
     Attributes:
         video: The video; or pictures: a folder, the first one, or a pattern such as shot.%04d.png.
+        stream: Which of a file's video streams.
+        rate: Pictures a second, such as "30000/1001"; 24 by default.
         prompts: As in a file of prompts.
         prompt_file: Or the path of such a file.
         output: The output; by default the video's name with another ending, beside the file.
@@ -49,6 +52,8 @@ class BatchEntry(_Part):
     """
 
     video: _Text
+    stream: StreamNumber = 0
+    rate: Rate | None = None
     prompts: Annotated[tuple[PromptEntry, ...], Field(min_length=1)] | None = None
     prompt_file: _Text | None = None
     output: _Text | None = None

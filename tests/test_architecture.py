@@ -55,16 +55,17 @@ MAY_IMPORT: dict[str, str] = {
     "clip": "clip_records clip_state errors frame_source image_sequence models object_track options postprocess"
     " preprocess read_ahead recall tracker types video",
     "prompt_file": "errors types",
+    "open_source": "errors image_sequence video",
     "track_video": "clip models options prompt_file types",
-    "batch_file": "clip errors image_files matte outputs prompt_file",
-    "serve": "clip errors image_sequence matte models onnx_graph options outputs prompt_file prompts read_ahead types"
-    " version video",
+    "batch_file": "clip errors image_files matte open_source outputs prompt_file",
+    "serve": "clip errors image_sequence matte models onnx_graph open_source options outputs prompt_file prompts"
+    " read_ahead types version video",
     "evaluation": "clip errors models options outputs postprocess tracker types",
     "build": "errors spec types",
     "__init__": "clip errors image_sequence models options prompt_file stream track_video tracker types version video",
     "cli": "batch_file build clip concealment errors evaluation graphs image_files image_sequence matte models"
-    " onnx_graph options outputs preprocess prompt_file prompts read_ahead serve spec stream tracker types version"
-    " video",
+    " onnx_graph open_source options outputs preprocess prompt_file prompts read_ahead serve spec stream tracker types"
+    " version video",
     "__main__": "cli",
 }
 

@@ -317,6 +317,21 @@ def test_damage_of_a_file_is_told_when_it_is_opened_and_when_it_is_written(asked
     assert asked.error("save", clip=1, path="cut.mov", overwrite=True)["code"] == "OutputError"
 
 
+def test_stream_and_rate_are_chosen_when_a_source_is_opened(asked: Editor, tmp_path: Path) -> None:
+    media.make_video(tmp_path / "small.mp4", frames=3, size=(64, 48))
+    media.make_video(tmp_path / "large.mp4", frames=4, size=(96, 64))
+    both = ["-i", tmp_path / "small.mp4", "-i", tmp_path / "large.mp4", "-map", "0:v", "-map", "1:v", "-c", "copy"]
+    media.ffmpeg(*both, tmp_path / "two.mkv")
+    assert [asked.ask("open", video="two.mkv", device="cpu", stream=n)["width"] for n in (0, 1)] == [64, 96]
+    (tmp_path / "plates").mkdir()
+    media.ffmpeg("-i", tmp_path / "small.mp4", tmp_path / "plates" / "shot.%04d.png")
+    opened = asked.ask("open", video="plates", device="cpu", rate="30000/1001")
+    assert opened["average_rate"] == "30000/1001"
+    assert asked.error("open", video="plates", stream=1)["code"] == "VideoError"
+    assert asked.error("open", video="two.mkv", rate="24")["code"] == "VideoError"
+    assert asked.error("open", video="plates", rate="0")["field"] == "rate"
+
+
 # -- several clips ------------------------------------------------------------------------------------------------
 
 

@@ -107,12 +107,12 @@ def test_closed_pipes(tmp_path: Path, redirection: str, code: int, words: str) -
 
 def test_only_answers_are_on_the_standard_output(tmp_path: Path) -> None:
     code = """
-import os, sam2track.cli, sam2track.video, sam2track.serve.clips as clips
-def noisy(path):
+import os, sam2track.cli, sam2track.open_source, sam2track.video
+def noisy(path, **options):
     print("noise", flush=True)
     os.write(1, b"noise of a library\\n")
-    return sam2track.video.open_video(path)
-clips.open_video = noisy
+    return sam2track.video.open_video(path, **options)
+sam2track.open_source.open_video = noisy
 sam2track.cli.main(["serve"])
 """
     requests = b'{"id": 1, "command": "open", "video": "none.mp4"}\n' + HELLO

@@ -140,9 +140,11 @@ def _one(plan: Plan, settings: Settings, title: str) -> ClipReport:
 
 
 def _tracked(plan: Plan, settings: Settings, title: str) -> Written:
+    from sam2track.open_source import open_source
+
     request = _request(plan.entry, overwrite=settings.overwrite)
     with ExitStack() as stack:
-        source = _opened(plan.entry.video)
+        source = open_source(plan.entry.video, stream=plan.entry.stream, rate=plan.entry.rate)
         stack.enter_context(source)
         job = _job(plan.entry, settings, source, title)
         writers = [
@@ -150,13 +152,6 @@ def _tracked(plan: Plan, settings: Settings, title: str) -> Written:
             stack.enter_context(request.sidecar_writer(plan.sidecar, source.info, job)),
         ]
         return write(stack.enter_context(closing(results(job, source))), writers)
-
-
-def _opened(video: str) -> Video | ImageSequence:
-    from sam2track.image_sequence import is_image_sequence, open_images
-    from sam2track.video import open_video
-
-    return open_images(video) if is_image_sequence(video) else open_video(video)
 
 
 def _job(entry: BatchEntry, settings: Settings, source: Video | ImageSequence, title: str) -> Job:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from sam2track.clip import Clip
 from sam2track.errors import RequestError, TrackerStateError, VideoDecodeError
-from sam2track.image_sequence import ImageSequence, is_image_sequence, open_images
+from sam2track.image_sequence import ImageSequence
+from sam2track.open_source import open_source
 from sam2track.outputs.formats import FORMATS, open_writer
 from sam2track.outputs.sidecar import SidecarModel, SidecarWriter
 from sam2track.read_ahead import read_ahead
@@ -19,7 +20,7 @@ from sam2track.serve.model_cache import ModelCache
 from sam2track.serve.reports import clip_info, frame_report, object_report, sidecar_prompts
 from sam2track.types import FrameResult, ObjectId, ObjectResult
 from sam2track.version import __version__
-from sam2track.video import Video, open_video
+from sam2track.video import Video
 
 if TYPE_CHECKING:
     from sam2track.outputs.base import MaskWriter
@@ -101,12 +102,12 @@ class OpenClips:
         return self._clips[number]
 
     def _open(self, request: p.Open) -> p.ClipInfo:
-        video = _open_source(request.video)
+        video = open_source(request.video, stream=request.stream, rate=request.rate)
         model = self._models.load(request.model, request.device, request.num_threads)
         return self._added(Clip(model, video, request.options, start=request.start, stop=request.stop), video)
 
     def _restore(self, request: p.Restore) -> p.ClipInfo:
-        video = _open_source(request.video)
+        video = open_source(request.video, stream=request.stream, rate=request.rate)
         model = self._models.load(request.model, request.device, request.num_threads)
         return self._added(Clip.restore(request.path, model, video), video)
 
@@ -122,10 +123,6 @@ class OpenClips:
         del self._clips[opened.number]
         self._models.keep({id(other.clip.model) for other in self._clips.values()})
         return p.Done()
-
-
-def _open_source(video: str) -> Video | ImageSequence:
-    return open_images(video) if is_image_sequence(video) else open_video(video)
 
 
 def _command(kind: type[p.Request]) -> str:

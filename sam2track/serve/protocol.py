@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAda
 from sam2track.clip import Direction
 from sam2track.matte import MatteOptions
 from sam2track.onnx_graph import MAX_THREADS, Device
+from sam2track.open_source import Rate, StreamNumber
 from sam2track.options import TrackingOptions
 from sam2track.prompt_file import PromptEntry
 
@@ -63,6 +64,8 @@ class Open(_ModelRequest):
 
     command: Literal["open"]
     video: _Text
+    stream: StreamNumber = 0
+    rate: Rate | None = None
     start: _Index = 0
     stop: _Index | None = None
     options: TrackingOptions = Field(default_factory=TrackingOptions)
@@ -73,6 +76,8 @@ class Restore(_ModelRequest):
 
     command: Literal["restore"]
     video: _Text
+    stream: StreamNumber = 0
+    rate: Rate | None = None
     path: _Text
 
 
