@@ -25,7 +25,7 @@ from sam2track.preprocess import prepare_frame
 from sam2track.read_ahead import read_ahead
 from sam2track.recall import recall
 from sam2track.tracker import Tracker, is_index
-from sam2track.types import FrameResult, ObjectId, ObjectResult, RgbArray, VideoFrame
+from sam2track.types import FrameResult, ObjectId, ObjectResult, RgbArray, TrackEvent, VideoFrame
 from sam2track.video import Video, open_video
 
 ClipSource: TypeAlias = str | os.PathLike[str] | Video | ImageSequence | Sequence[RgbArray]
@@ -269,13 +269,13 @@ class Clip:
             tracked_before = set(active)
             if not active:
                 continue
-            result = self.tracker.step(frame, reverse=reverse, object_ids=active)
+            _, events = self.tracker.advance(frame, reverse=reverse, object_ids=active)
             self._note_time(frame)
             for object_id in active:
                 state = self.states[object_id]
                 state.records[idx] = self._record(object_id, idx)
                 state.note_tracked(idx, self.frames, reverse=reverse)
-            yield self._result(idx, result)
+            yield self._result(idx, events)
 
     def _recall(self, object_id: ObjectId, frame_idx: int, *, reverse: bool | None = None) -> None:
         track, records = self.tracker.track_of(object_id), self.states[object_id].records
@@ -373,21 +373,21 @@ class Clip:
             raise FrameError(
                 f"got frame {frame_idx!r}; expected one from {self.frames[0]} to {self.frames[-1]}: the clip's range"
             )
-        return self._result(frame_idx, None)
+        return self._result(frame_idx)
 
     def results(self) -> Iterator[FrameResult]:
         """What is known, in display order, of each frame on which anything is."""
         known = {idx for state in self.states.values() for idx in state.records}
-        return (self._result(idx, None) for idx in sorted(known))
+        return (self._result(idx) for idx in sorted(known))
 
-    def _result(self, frame_idx: int, tracked: FrameResult | None) -> FrameResult:
+    def _result(self, frame_idx: int, events: tuple[TrackEvent, ...] = ()) -> FrameResult:
         objects = {
             object_id: self._shown(record)
             for object_id, state in self.states.items()
             if (record := state.records.get(frame_idx)) is not None
         }
         pts, time_base = self._times.get(frame_idx, (None, None))
-        return FrameResult(frame_idx, objects, pts, time_base, () if tracked is None else tracked.events)
+        return FrameResult(frame_idx, objects, pts, time_base, events)
 
     def _shown(self, record: ObjectRecord) -> ObjectResult:
         return object_result(record.outcome, self.frame_size, self.options)

@@ -264,7 +264,8 @@ class ObjectTrack:
         conditioned = features.feats2_no_mem if initial else self._attend(encoded, reverse=reverse)
         if prompt is NO_PROMPT:
             return self._graphs.decode(features, conditioned, prompt)
-        self._conditioned = (encoded, conditioned)  # the next click on this frame sees the same memory
+        if not initial:
+            self._conditioned = (encoded, conditioned)  # the next click on this frame sees the same memory
         previous = self._previous_logits(encoded.frame_idx)
         return self._graphs.decode(features, conditioned, prompt, previous)
 

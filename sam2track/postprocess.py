@@ -14,13 +14,20 @@ def object_result(outcome: MaskOutcome, frame_size: tuple[int, int], options: Tr
     """What the user is shown of one object on one frame of (height, width) pixels."""
     logits = fill_holes(outcome.mask_logits, options.fill_holes) if options.fill_holes else outcome.mask_logits
     mask = mask_at_video_size(logits, frame_size)
-    doubtful = options.report_min_iou is not None and outcome.predicted_iou < options.report_min_iou
-    if doubtful:
+    if _is_doubtful(outcome, options):
         mask = np.zeros_like(mask)
-    present = outcome.object_score > 0 and not doubtful
     read_only = outcome.mask_logits.view()  # the memory holds the same numbers
     read_only.flags.writeable = False
-    return ObjectResult(mask, outcome.object_score, outcome.predicted_iou, read_only, present)
+    return ObjectResult(mask, outcome.object_score, outcome.predicted_iou, read_only, is_present(outcome, options))
+
+
+def is_present(outcome: MaskOutcome, options: TrackingOptions) -> bool:
+    """Whether the user is told that the object is there."""
+    return outcome.object_score > 0 and not _is_doubtful(outcome, options)
+
+
+def _is_doubtful(outcome: MaskOutcome, options: TrackingOptions) -> bool:
+    return options.report_min_iou is not None and outcome.predicted_iou < options.report_min_iou
 
 
 def mask_at_video_size(mask_logits: FloatArray, frame_size: tuple[int, int]) -> BoolArray:

@@ -11,7 +11,7 @@ from sam2track.errors import FrameError, PromptError, TrackerStateError, Unknown
 from sam2track.models import Model
 from sam2track.object_track import EncodedFrame, ObjectTrack, on_frame
 from sam2track.options import TrackingOptions
-from sam2track.postprocess import object_result
+from sam2track.postprocess import is_present, object_result
 from sam2track.preprocess import check_frame, frame_to_pixel_values
 from sam2track.prompts import make_prompt
 from sam2track.types import (
@@ -244,10 +244,20 @@ class Tracker:
             reverse: As for `track`.
             object_ids: Which objects; all by default. The others are as if this frame did not exist.
         """
+        if not isinstance(frame, VideoFrame):
+            frame = self._numbered(frame, reverse)
+        outcomes, events = self.advance(frame, reverse=reverse, object_ids=object_ids)
+        objects = {object_id: self._result(outcome) for object_id, outcome in outcomes.items()}
+        return FrameResult(frame.frame_idx, objects, frame.pts, frame.time_base, events)
+
+    def advance(
+        self, frame: VideoFrame, *, reverse: bool, object_ids: Collection[ObjectId] | None
+    ) -> tuple[dict[ObjectId, MaskOutcome], tuple[TrackEvent, ...]]:
+        """What `step` does, without the masks at video size."""
         if not self._objects:
             raise TrackerStateError("there is no object to track; call add_prompt first")
         tracks = self._objects if object_ids is None else {wanted: self.track_of(wanted) for wanted in object_ids}
-        frame = self._checked(frame if isinstance(frame, VideoFrame) else self._numbered(frame, reverse))
+        frame = self._checked(frame)
         outcomes: dict[ObjectId, MaskOutcome] = {}
         for object_id, track in tracks.items():
             track.settle()
@@ -262,9 +272,8 @@ class Tracker:
                 if object_id not in outcomes:
                     outcomes[object_id] = track.track(encoded, reverse=reverse)
         self._last_idx = frame.frame_idx
-        objects = {object_id: self._result(outcomes[object_id]) for object_id in tracks}
-        events = self._events(frame.frame_idx, objects, reverse)
-        return FrameResult(frame.frame_idx, objects, frame.pts, frame.time_base, events)
+        outcomes = {object_id: outcomes[object_id] for object_id in tracks}
+        return outcomes, self._events(frame.frame_idx, outcomes, reverse)
 
     def _numbered(self, rgb: RgbArray, reverse: bool) -> VideoFrame:
         """An array is the frame after the one stepped last."""
@@ -279,15 +288,16 @@ class Tracker:
             )
         return VideoFrame(rgb, self._num_frames - 1)
 
-    def _events(self, frame_idx: int, objects: dict[ObjectId, ObjectResult], reverse: bool) -> tuple[TrackEvent, ...]:
+    def _events(self, frame_idx: int, outcomes: dict[ObjectId, MaskOutcome], reverse: bool) -> tuple[TrackEvent, ...]:
         """What has changed since the frame stepped before, if this one goes on from it."""
         events = []
-        for object_id, result in objects.items():
+        for object_id, outcome in outcomes.items():
+            now = is_present(outcome, self._options)
             before_idx, before_reverse, before = self._present.get(object_id, (frame_idx, reverse, True))
             goes_on = before_reverse == reverse and (before_idx > frame_idx if reverse else before_idx < frame_idx)
-            if goes_on and before != result.present:
-                events.append(TrackEvent("found" if result.present else "lost", object_id))
-            self._present[object_id] = (frame_idx, reverse, result.present)
+            if goes_on and before != now:
+                events.append(TrackEvent("found" if now else "lost", object_id))
+            self._present[object_id] = (frame_idx, reverse, now)
         return tuple(events)
 
     # -- for clips ------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ else:
     _CoordinatesType = _MomentType = _RateType = click.ParamType  # not generic in older versions
 
 _LONGEST_ID = 100  # characters
-_HIGHEST_RATE = 1000  # pictures a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +70,12 @@ class RateType(_RateType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
         """Text to pictures a second."""
+        from sam2track.open_source import parse_rate
+
         try:
-            rate = Fraction(str(value))
-        except (ValueError, ZeroDivisionError):
-            rate = Fraction(0)
-        if not 0 < rate <= _HIGHEST_RATE:
-            self.fail(f"got {value!r}; expected pictures a second, such as 24 or 30000/1001", param, ctx)
-        return rate
+            return parse_rate(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _numbers(parts: list[str]) -> list[float]:

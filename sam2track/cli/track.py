@@ -188,18 +188,14 @@ def _prompts(given: _Arguments, source: Source) -> list[Asked]:
 
 
 def _opened(given: _Arguments) -> Source:
-    from sam2track.image_sequence import is_image_sequence, open_images
+    from sam2track.open_source import open_source
     from sam2track.stream import is_stream
-    from sam2track.video import open_video
 
-    live = is_stream(given.source)
-    if not live and is_image_sequence(given.source):
-        if given.stream:
-            raise PromptError(f"got --stream with {given.source}; pictures have no streams")
-        return open_images(given.source, given.rate or 24)
+    if not is_stream(given.source):
+        return open_source(given.source, stream=given.stream, rate=given.rate)
     if given.rate is not None:
-        raise PromptError(f"got --rate with {given.source}; a video has times of its own, only pictures need a rate")
-    return open_live(given.source, given.stream) if live else open_video(given.source, stream=given.stream)
+        raise PromptError(f"got --rate with {given.source}; a live source has times of its own, only pictures need one")
+    return open_live(given.source, given.stream)
 
 
 def _refuse_no_prompt(prompts: list[Asked], source: str, info: VideoInfo) -> None:
