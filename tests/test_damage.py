@@ -170,7 +170,7 @@ def test_ctrl_c_at_any_frame_leaves_what_was_there(
     before = snapshot(tmp_path)
     calls = 0
     owner: Any = Tracker if place == "track" else PngWriter
-    method = {"track": "step", "write": "_add", "close": "_finish"}[place]
+    method = {"track": "advance", "write": "_add", "close": "_finish"}[place]
     original = getattr(owner, method)
 
     def interrupted(self: Any, *args: Any, **kwargs: Any) -> Any:
