@@ -160,7 +160,7 @@ def test_the_command_line_leaves_no_thread(
     sam2track_: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     seen: list[int] = []
-    original = sam2track.Tracker.step
+    original = sam2track.Tracker.advance
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append(len(readers()))
@@ -169,7 +169,7 @@ def test_the_command_line_leaves_no_thread(
         return original(self, *args, **kwargs)
 
     media.make_video(tmp_path / "long.mp4", frames=30)
-    monkeypatch.setattr(sam2track.Tracker, "step", step)
+    monkeypatch.setattr(sam2track.Tracker, "advance", step)
     with pytest.raises(MemoryError):
         sam2track_("long.mp4", "--click", ON_DISC, *options)
     assert seen == [1, 1, 1]
