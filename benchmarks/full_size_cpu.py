@@ -2,11 +2,11 @@
 
     python benchmarks/full_size_cpu.py --frames 12 --rounds 3 --threads 2
 
-Random weights (official ones change the numbers, not the work), one object, one click on frame 0. The two
-variants alternate within each round, in one process; medians over the frames that see a full memory, from
-the eighth on. Frames are decoded and preprocessed before the clock starts, for both; writing is not part of
-it. Peak memory comes from a process of its own for each
-variant. Needs the extra `test`.
+Random weights (official ones change the numbers, not the work), one object, one click on frame 0. In each round
+both variants run, each in a fresh process as its users run it: two runtimes in one process share an allocator and
+fight over cores with their idle threads. A process tracks the clip twice and measures the second time; medians over
+the frames that see a full memory, from the eighth on. Frames are decoded and preprocessed before the clock starts,
+for both; writing is not part of it. Peak memory is that of the same processes. Needs the extra `test`.
 """
 
 from __future__ import annotations
@@ -169,12 +169,25 @@ def timed_run(variant: Any, frames: list[Any]) -> tuple[dict[str, list[float]], 
     return times, masks
 
 
-def peak_memory_mb(name: str, bundle: Path, arguments: argparse.Namespace) -> float:
-    """Peak resident memory of a process that runs one variant alone."""
-    command = [sys.executable, __file__, "--alone", name, "--bundle", str(bundle)]
+def run_alone(name: str, bundle: Path, masks: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Times and peak memory of a process that runs one variant alone; its masks go to a file."""
+    command = [sys.executable, __file__, "--alone", name, "--bundle", str(bundle), "--masks", str(masks)]
     command += ["--frames", str(arguments.frames), "--threads", str(arguments.threads)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(json.loads(output)["peak_mb"])
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    measured: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return measured
+
+
+def alone(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What such a process does: a pass to warm up, then one that counts."""
+    import numpy as np
+
+    frames = read_frames(arguments.frames)
+    variant = VARIANTS[arguments.alone](arguments.threads, arguments.bundle)
+    timed_run(variant, frames)
+    times, masks = timed_run(variant, frames)
+    np.save(arguments.masks, np.stack(masks))
+    return {"times": times, "peak_mb": own_peak_mb()}
 
 
 def own_peak_mb() -> float:
@@ -184,7 +197,7 @@ def own_peak_mb() -> float:
 
 
 def main() -> None:
-    """Runs the benchmark, or with --alone one variant for its memory."""
+    """Runs the benchmark, or with --alone one variant."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=12, help=f"more than {FULL_MEMORY}")
     parser.add_argument("--rounds", type=int, default=3)
@@ -192,42 +205,41 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--alone", choices=list(VARIANTS), help=argparse.SUPPRESS)
     parser.add_argument("--bundle", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--masks", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    frames = read_frames(arguments.frames)
     if arguments.alone:
-        VARIANTS[arguments.alone](arguments.threads, arguments.bundle).track(frames, lambda: None)
-        print(json.dumps({"peak_mb": own_peak_mb()}))
+        print(json.dumps(alone(arguments)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        bundle = build_full_size(Path(folder))
-        report(arguments, frames, bundle)
+        report(arguments, build_full_size(Path(folder)), Path(folder))
 
 
-def report(arguments: argparse.Namespace, frames: list[Any], bundle: Path) -> None:
+def report(arguments: argparse.Namespace, bundle: Path, folder: Path) -> None:
     """Alternates the variants and prints medians, ratios, agreement and memory."""
     import numpy as np
     import onnxruntime
     import reference
     import torch
 
-    variants = {name: make(arguments.threads, bundle) for name, make in VARIANTS.items()}
-    times: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in variants}
-    masks: dict[str, list[Any]] = {}
-    for round_idx in range(arguments.rounds + 1):
-        for name, variant in variants.items():
-            measured, masks[name] = timed_run(variant, frames)
-            if round_idx > 0:  # the first round warms up
-                for stage, values in measured.items():
-                    times[name][stage] += values
-    agreement = [reference.intersection_over_union(*pair) for pair in zip(masks["ours"], masks["torch"], strict=True)]
+    import sam2track
+
+    times: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in VARIANTS}
+    memory: dict[str, float] = dict.fromkeys(VARIANTS, 0.0)
+    for _ in range(arguments.rounds):
+        for name in VARIANTS:
+            measured = run_alone(name, bundle, folder / f"{name}.npy", arguments)
+            memory[name] = max(memory[name], measured["peak_mb"])
+            for stage, values in measured["times"].items():
+                times[name][stage] += values
+    masks = [np.load(folder / f"{name}.npy") for name in VARIANTS]
+    agreement = [reference.intersection_over_union(*pair) for pair in zip(*masks, strict=True)]
     medians = {
         name: {stage: statistics.median(values) for stage, values in stages.items()} for name, stages in times.items()
     }
-    memory = {name: peak_memory_mb(name, bundle, arguments) for name in variants}
     result = {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
         "threads": arguments.threads,
-        "onnxruntime": f"{onnxruntime.__version__}, {variants['ours'].model.provider}, float32",
+        "onnxruntime": f"{onnxruntime.__version__}, {sam2track.load(bundle, device='cpu').provider}, float32",
         "torch": f"{torch.__version__}, float32",
         "input": SIZE,
         "frames": (arguments.frames - FULL_MEMORY) * arguments.rounds,

@@ -20,6 +20,8 @@ NOTHING = -1
 ASPECTS = (0.5625, 1.0, 1.3333, 1.7778)
 ASPECT_SHARES = (0.08, 0.2, 0.17, 0.55)
 REGION = 100  # label of the background region that serves as a target
+# What a target must show on frame 0: least share of the picture, least share of itself. A tenth of the clips is hard.
+USUAL, HARD, HARD_SHARE = (0.008, 0.5), (0.004, 0.1), 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +62,53 @@ def make_clip(library: Library, length: int, size: int, rng: Rng) -> Clip:
     """One random clip with at least one object that can be prompted on frame 0."""
     while True:
         clip = _attempt(library, length, size, rng)
-        if clip.candidates:
+        if clip is not None:
             return clip
 
 
-def _attempt(library: Library, length: int, size: int, rng: Rng) -> Clip:
+def _attempt(library: Library, length: int, size: int, rng: Rng) -> Clip | None:
+    """A random clip, or None if its main target can hardly be seen on frame 0."""
     times = _times(length, rng)
     big = int(size * 1.5)
     aspect = float(rng.choice(ASPECTS, p=ASPECT_SHARES))
     scene = _scene(library, big, aspect, rng)
     actors = _cast(library, scene, times, size, aspect, rng)
-    region = _region(scene, rng) if rng.random() < 0.15 else None
+    order = _painting_order(len(actors), rng)
+    region = _region(scene, rng) if rng.random() < 0.08 else None
     camera = _camera(size, actors[0].path.velocity, rng)
     faults = Faults.draw(rng)
-    frames, labels = [], []
+    least, shown = HARD if rng.random() < HARD_SHARE else USUAL
+    frames, labels, candidates = [], [], []
     for index, time in enumerate(times):
         view = camera.at(time, rng.normal(0, camera.shake, 2) if index else np.zeros(2))
-        frame, label = _paint(scene, region, actors, view, time, size)
+        frame, label = _paint(scene, region, actors, order, view, time, size)
+        if index == 0:
+            wholes = {at: _whole_area(actor, view, time) for at, actor in enumerate(actors)} | {REGION: 0.0}
+            areas = {at: int((label == at).sum()) for at in wholes}
+            candidates = [at for at in wholes if areas[at] > max(least * size**2, shown * wholes[at])]
+            if REGION in candidates:
+                candidates.remove(REGION)
+                candidates.insert(0, REGION)
+            if not candidates or candidates[0] not in (0, REGION):
+                return None
         frames.append(faults.apply(frame, time, rng))
         labels.append(label)
-    stack = np.stack(labels)
-    counts = [label for label in (*range(len(actors)), REGION) if (stack[0] == label).mean() > 0.004]
-    if region is not None and REGION in counts:
-        counts.remove(REGION)
-        counts.insert(0, REGION)
-    return Clip(np.stack(frames), stack, tuple(counts))
+    return Clip(np.stack(frames), np.stack(labels), tuple(candidates))
+
+
+def _painting_order(count: int, rng: Rng) -> list[int]:
+    """Back to front. The last of the cast may be there to pass before the main target; mostly nothing else hides it."""
+    others = list(range(1, count))
+    if rng.random() < 0.3 or not others:
+        return [0, *others]
+    return [*others[:-1], 0, others[-1]] if rng.random() < 0.5 else [*others, 0]
+
+
+def _whole_area(actor: Actor, view: Affine, time: float) -> float:
+    """Pixels that an actor would cover if nothing hid it."""
+    picture = actor.looks.at(time)
+    where = view @ actor.path.at(time, picture.shape[:2])
+    return float(abs(np.linalg.det(where[:2, :2])) * (picture[..., 3] > 127).sum())
 
 
 def _scene(library: Library, size: int, aspect: float, rng: Rng) -> Picture:
@@ -117,14 +141,14 @@ def _cast(
     library: Library, scene: Picture, times: NDArray[np.float64], size: int, aspect: float, rng: Rng
 ) -> list[Actor]:
     """The actors, in painting order; the first one is the main target (drawn first: others may pass before it)."""
-    count = int(rng.choice([1, 2, 3, 4, 5], p=[0.15, 0.3, 0.3, 0.15, 0.1]))
+    count = int(rng.choice([1, 2, 3, 4, 5], p=[0.25, 0.3, 0.25, 0.12, 0.08]))
     actors: list[Actor] = []
-    blend = rng.uniform(0, 0.85) if rng.random() < 0.65 else 0.0
+    blend = rng.uniform(0, 0.75) if rng.random() < 0.5 else 0.0
     shadow = (rng.uniform(-14, 14), rng.uniform(2, 16), rng.uniform(0.2, 0.6)) if rng.random() < 0.3 else None
-    for _ in range(count):
+    for index in range(count):
         alike = actors and rng.random() < 0.22
         looks = actors[0].looks if alike else harmonise(make_looks(library, rng), scene, blend)
-        path = _path(looks.body.shape[:2], size, rng)
+        path = _path(looks.body.shape[:2], size, index == 0, rng)
         squash = (aspect**-0.5, aspect**0.5)
         actors.append(Actor(looks, replace(path, squash=squash), shadow))
     if len(times) >= 3:
@@ -138,14 +162,14 @@ def _drama(
     """Makes the main target leave (and often return), or sends something across it; in place."""
     last = float(times[-1])
     kind = rng.random()
-    if kind < 0.3:
+    if kind < 0.22:
         begin = rng.uniform(0.25, 0.8) * last
         end = begin + rng.uniform(0.2, 0.5) * last if rng.random() < 0.7 else 10 * last
         angle = rng.uniform(0, 2 * np.pi)
         far = size * rng.uniform(1.1, 1.5)
         away = (max(begin, 1.6), end, far * np.cos(angle), far * np.sin(angle))
         actors[0] = actors[0].moved(replace(actors[0].path, away=away))
-    elif kind < 0.6:
+    elif kind < 0.45:
         target = actors[0].path
         moment = rng.uniform(0.2, 0.9) * last
         speed = rng.uniform(0.4, 1.6) * size / max(last, 2.0)
@@ -159,16 +183,17 @@ def _drama(
         actors.append(Actor(looks, path))
 
 
-def _path(picture_size: tuple[int, int], size: int, rng: Rng) -> Path:
+def _path(picture_size: tuple[int, int], size: int, main: bool, rng: Rng) -> Path:
     """A random path; fast and slow, straight and swaying, approaching and receding."""
     still = rng.random() < 0.15
     speed = 0.0 if still else rng.exponential(6.0)
     angle = rng.uniform(0, 2 * np.pi)
-    wanted = size * np.exp(rng.uniform(np.log(0.15), np.log(0.95)))  # longest side in the frame
+    wanted = size * np.exp(rng.uniform(np.log(0.3 if main else 0.15), np.log(1.0)))  # longest side in the frame
     aspect = np.exp(rng.normal(0, 0.15))
+    margin = 0.22 if main else 0.08
     sway = (rng.exponential(6), rng.exponential(6), rng.exponential(0.15), rng.exponential(0.05))
     return Path(
-        start=(rng.uniform(0.12, 0.88) * size, rng.uniform(0.12, 0.88) * size),
+        start=(rng.uniform(margin, 1 - margin) * size, rng.uniform(margin, 1 - margin) * size),
         velocity=(speed * np.cos(angle), speed * np.sin(angle)),
         sway=(0.0, 0.0, 0.0, 0.0) if still else sway,
         sway_pace=rng.uniform(0.2, 1.2),
@@ -214,7 +239,13 @@ def _region(scene: Picture, rng: Rng) -> NDArray[np.uint8] | None:
 
 
 def _paint(
-    scene: Picture, region: NDArray[np.uint8] | None, actors: list[Actor], view: Affine, time: float, size: int
+    scene: Picture,
+    region: NDArray[np.uint8] | None,
+    actors: list[Actor],
+    order: list[int],
+    view: Affine,
+    time: float,
+    size: int,
 ) -> tuple[Picture, NDArray[np.int8]]:
     margin = (scene.shape[0] - size) / 2
     ground = (view @ translation(-margin, -margin))[:2]
@@ -223,7 +254,8 @@ def _paint(
     if region is not None:
         seen = cv2.warpAffine(region, ground, (size, size), flags=cv2.INTER_NEAREST)
         label[seen > 0] = REGION
-    for index, actor in enumerate(actors):
+    for index in order:
+        actor = actors[index]
         picture = actor.looks.at(time)
         where = view @ actor.path.at(time, picture.shape[:2])
         box = bounds(where, picture.shape[:2], (size, size))

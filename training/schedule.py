@@ -12,7 +12,7 @@ from training.rollout import Options
 # Chances of the prompt kinds. A box is 40 % of the image steps: v0 took boxes for hints of place. A mask is what
 # video segmentation starts from, and what clips need most.
 IMAGE_KINDS = {"click": 0.34, "box": 0.40, "two": 0.10, "three": 0.10, "mask": 0.06}
-CLIP_KINDS = {"click": 0.24, "box": 0.24, "two": 0.04, "three": 0.04, "mask": 0.44}
+CLIP_KINDS = {"click": 0.22, "box": 0.20, "two": 0.04, "three": 0.04, "mask": 0.50}
 
 CORRECTED_SHARE = 0.15  # steps with a click on the model's own error
 OLD_PROMPT_SHARE = 0.4  # clip steps that pretend to be far behind the prompted frame
@@ -50,12 +50,12 @@ FROM_SCRATCH = (
     Stage(0.62, 8, 2, 4, 0.40),
     Stage(0.80, 14, 2, 3, 0.35, burn_in=6),
 )
-# An image step takes a fifth of a clip step's time, and the first frame limits the rest.
+# An image step takes a quarter of a clip step's time, and the first frame limits the rest.
 FROM_WEIGHTS = (
-    Stage(0.0, 3, 4, 3, 0.70),
-    Stage(0.08, 5, 4, 3, 0.70),
-    Stage(0.50, 8, 2, 4, 0.65),
-    Stage(0.78, 14, 2, 3, 0.60, burn_in=6),
+    Stage(0.0, 3, 4, 3, 0.60),
+    Stage(0.08, 5, 4, 3, 0.50),
+    Stage(0.45, 8, 2, 4, 0.50),
+    Stage(0.68, 16, 2, 3, 0.40, burn_in=9),
 )
 
 
