@@ -284,24 +284,27 @@ def test_every_drawn_option_can_be_run() -> None:
 
 
 def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
-    def build() -> tuple[torch.nn.Linear, checkpoint.Ema, torch.optim.AdamW]:
+    def build() -> tuple[torch.nn.Linear, checkpoint.Ema, list[torch.optim.Optimizer]]:
         layer = torch.nn.Linear(3, 2)
-        return layer, checkpoint.Ema(layer, 0.9), torch.optim.AdamW(layer.parameters())
+        optimisers = [torch.optim.Muon([layer.weight]), torch.optim.AdamW([layer.bias])]
+        return layer, checkpoint.Ema(layer, 0.9), optimisers
 
-    layer, ema, optimiser = build()
+    layer, ema, optimisers = build()
     layer(torch.ones(1, 3)).sum().backward()
-    optimiser.step()
+    for optimiser in optimisers:
+        optimiser.step()
     ema.update(layer)
     progress = checkpoint.Progress(step=7, seconds=3.5, starts=2, best=0.4)
-    checkpoint.save(tmp_path / "last.pt", layer, ema, optimiser, progress, {"a": 1})
+    checkpoint.save(tmp_path / "last.pt", layer, ema, optimisers, progress, {"a": 1})
     drawn = torch.rand(3)
-    other, other_ema, other_optimiser = build()
-    assert checkpoint.restore(tmp_path / "last.pt", other, other_ema, other_optimiser) == progress
+    other, other_ema, others = build()
+    assert checkpoint.restore(tmp_path / "last.pt", other, other_ema, others) == progress
     assert torch.equal(torch.rand(3), drawn)
     assert torch.equal(other.weight, layer.weight)
     assert torch.equal(other_ema.weights["weight"], ema.weights["weight"])
     assert not torch.equal(other_ema.weights["weight"], layer.weight)
-    assert other_optimiser.state_dict()["state"][0]["step"] == 1
+    assert others[0].state_dict()["state"][0]["momentum_buffer"].abs().sum() > 0
+    assert others[1].state_dict()["state"][0]["step"] == 1
     assert checkpoint.read_ema(tmp_path / "last.pt")[1] == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
 

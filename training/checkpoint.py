@@ -54,7 +54,12 @@ class Progress:
 
 
 def save(
-    path: Path, model: nn.Module, ema: Ema, optimiser: torch.optim.Optimizer, progress: Progress, config: dict[str, Any]
+    path: Path,
+    model: nn.Module,
+    ema: Ema,
+    optimisers: list[torch.optim.Optimizer],
+    progress: Progress,
+    config: dict[str, Any],
 ) -> None:
     """Writes a checkpoint to a temporary name, then renames it."""
     state = {
@@ -62,7 +67,7 @@ def save(
         "model": model.state_dict(),
         "ema": ema.weights,
         "ema_steps": ema.steps,
-        "optimiser": optimiser.state_dict(),
+        "optimisers": [optimiser.state_dict() for optimiser in optimisers],
         "progress": vars(progress),
         "torch_rng": torch.get_rng_state(),
     }
@@ -71,13 +76,14 @@ def save(
     temporary.replace(path)
 
 
-def restore(path: Path, model: nn.Module, ema: Ema, optimiser: torch.optim.Optimizer) -> Progress:
+def restore(path: Path, model: nn.Module, ema: Ema, optimisers: list[torch.optim.Optimizer]) -> Progress:
     """Puts a checkpoint back in place."""
     state = torch.load(path, map_location=next(model.parameters()).device, weights_only=True)
     model.load_state_dict(state["model"])
     ema.weights = {name: tensor.float() for name, tensor in state["ema"].items()}
     ema.steps = state["ema_steps"]
-    optimiser.load_state_dict(state["optimiser"])
+    for optimiser, own in zip(optimisers, state["optimisers"], strict=True):
+        optimiser.load_state_dict(own)
     torch.set_rng_state(state["torch_rng"].cpu())
     return Progress(**state["progress"])
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from transformers import Sam2VideoModel
 
 from training.checkpoint import BEST, LAST, Ema, Progress, restore, save, seed_everything
@@ -63,11 +64,11 @@ class Trainer:
         self.model.to(self.device).train()
         peak = arguments.learning_rate or (1e-3 if self.scratch else 5e-4)
         self.peak = peak
-        self.optimiser = torch.optim.AdamW(parameter_groups(self.model, 0.02), lr=peak, betas=(0.9, 0.98), fused=True)
+        self.optimisers = make_optimisers(self.model, peak)
         self.ema = Ema(self.model, decay=0.998)
         self.progress = Progress()
         if (self.out / LAST).exists():
-            self.progress = restore(self.out / LAST, self.model, self.ema, self.optimiser)
+            self.progress = restore(self.out / LAST, self.model, self.ema, self.optimisers)
         self.progress.starts += 1
         self.rng = np.random.default_rng((arguments.seed, self.progress.starts, 1 + team.rank))
         self.validation = validation_set(arguments.cache) if team.leads else []
@@ -123,17 +124,18 @@ class Trainer:
 
     def _step(self, batch: Batch, options: Options) -> dict[str, float]:
         rate = learning_rate(self.peak, self.done, self.progress.step)
-        for group in self.optimiser.param_groups:
+        for group in (group for optimiser in self.optimisers for group in optimiser.param_groups):
             group["lr"] = rate
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             predictions = Rollout(self.model, batch, options, self.rng).run()
             loss = rollout_loss(predictions, batch, options.kind, loss_weights(self.scratch, self.done))
-        self.optimiser.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         loss.backward()
         self._meet()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 2.0)
         if torch.isfinite(norm):
-            self.optimiser.step()
+            for optimiser in self.optimisers:
+                optimiser.step()
             if self.team.leads:
                 self.ema.update(self.model)
         self.progress.step += 1
@@ -175,14 +177,14 @@ class Trainer:
     def _save(self, name: str) -> None:
         config = self.model.config.to_dict()
         plain = json.loads(json.dumps(config, default=str))
-        save(self.out / name, self.model, self.ema, self.optimiser, self.progress, plain)
+        save(self.out / name, self.model, self.ema, self.optimisers, self.progress, plain)
 
     def _log_recent(self) -> None:
         names = sorted({name for record in self.recent for name in record})
         means = {
             name: round(float(np.mean([record[name] for record in self.recent if name in record])), 4) for name in names
         }
-        self._log({"event": "train", **means, "lr": self.optimiser.param_groups[0]["lr"]})
+        self._log({"event": "train", **means, "lr": self.optimisers[0].param_groups[0]["lr"]})
         self.recent.clear()
 
     def _log(self, record: dict[str, Any]) -> None:
@@ -196,6 +198,17 @@ class Trainer:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
+
+
+def make_optimisers(model: nn.Module, rate: float, weight_decay: float = 0.02) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices, which learns them in fewer steps; AdamW for kernels, gains, biases, and learned inputs."""
+    decayed, plain = parameter_groups(model, weight_decay)
+    matrices = [parameter for parameter in decayed["params"] if parameter.dim() == 2]
+    decayed["params"] = [parameter for parameter in decayed["params"] if parameter.dim() != 2]
+    return [
+        torch.optim.AdamW([decayed, plain], lr=rate, betas=(0.9, 0.98), fused=True),
+        torch.optim.Muon(matrices, lr=rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"),
+    ]
 
 
 def _measure(predictions: list[Prediction], batch: Batch, options: Options) -> dict[str, float]:
