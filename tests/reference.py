@@ -28,7 +28,7 @@ from sam2track.build.network import NetworkConfig, Weights  # noqa: E402
 # OpenMP's threads wait for each other by spinning: on a busy machine two take ten times as long as one.
 torch.set_num_threads(1)
 
-CHECKPOINT = Path(__file__).parent.parent / "training" / "nano-v0"
+CHECKPOINT = Path(__file__).parent.parent / "training" / "nano-v1"
 Array = NDArray[Any]
 
 

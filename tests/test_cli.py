@@ -37,7 +37,7 @@ from sam2track.onnx_graph import resolve_device
 from sam2track.video import open_video
 
 ROOT = Path(__file__).parent.parent
-CHECKPOINT = ROOT / "training" / "nano-v0"
+CHECKPOINT = ROOT / "training" / "nano-v1"
 # ---- the main job ------------------------------------------------------------------------------------------
 
 
@@ -201,7 +201,7 @@ def test_info_describes_a_model(sam2track_: Command) -> None:
     run = sam2track_("info")
     assert (run.code, run.err) == (0, "")
     assert re.search(r"^name +nano$", run.out, re.MULTILINE)
-    assert re.search(r"^source +nano-v0 [0-9a-f]{64}$", run.out, re.MULTILINE)
+    assert re.search(r"^source +nano-v1 [0-9a-f]{64}$", run.out, re.MULTILINE)
     assert re.search(r"^  input +pixel_values +\(1, 3, 256, 256\)$", run.out, re.MULTILINE)
 
 

@@ -49,7 +49,7 @@ def test_what_lies_before_the_damage_is_written(
 ) -> None:
     run = sam2track_("damaged.mov", *CLICK, "--format", output_format, *direction)
     assert (run.code, run.out) == (1, "")
-    told, fault = run.err.splitlines()
+    told, *_, fault = run.err.splitlines()  # between them may stand on which frames the object is not seen
     assert told.startswith("8 frames in ")
     assert fault.startswith(
         "sam2track: damaged.mov cannot be read from frame 8 (0.320 s) on: a packet is damaged or cut short; the frames"
