@@ -89,7 +89,7 @@ def _fuse(g: GraphWriter, config: NetworkConfig, weights: Weights, tokens: Value
     mixed = g.transpose(g.reshape(mixed, channels, side * side), 1, 0)
     mixed = g.layer_norm(mixed, norm["weight"], norm["bias"], eps=_LAYER_NORM_EPS)
     expand, shrink = weights.within("pointwise_conv1"), weights.within("pointwise_conv2")
-    mixed = g.linear_activation(mixed, expand["weight"], expand["bias"], config.memory_fuser_hidden_act)
+    mixed = g.activation(config.memory_fuser_hidden_act, g.linear(mixed, expand["weight"], expand["bias"]))
     mixed = g.mul(g.linear(mixed, shrink["weight"], shrink["bias"]), g.weight(weights["scale"]))
     return g.add(tokens, mixed)
 

@@ -155,7 +155,7 @@ def _block(
     mlp = weights.within("mlp")
 
     def feed_forward(part: Value) -> Value:
-        expanded = g.linear_activation(part, mlp["proj_in.weight"], mlp["proj_in.bias"], config.hidden_act)
+        expanded = g.activation(config.hidden_act, g.linear(part, mlp["proj_in.weight"], mlp["proj_in.bias"]))
         return g.linear(expanded, mlp["proj_out.weight"], mlp["proj_out.bias"])
 
     rows = (order.halved() if block.pools else order).side ** 2

@@ -235,18 +235,6 @@ class GraphWriter:
         erf = self._node("Erf", [self._node("Div", [value, self._number(np.sqrt(2.0))])])
         return self.scale(self.mul(value, self.add(erf, self._number(1.0))), 0.5)
 
-    def linear_activation(self, tokens: Value, weight: Weight, bias: Weight, activation: str) -> Value:
-        """A linear layer and its activation.
-
-        In float32, bias and GELU are one pass of ONNX Runtime's own over the widest tensors of the network; its CPU
-        kernel knows float32 alone.
-        """
-        if activation != "gelu" or self.precision is Precision.FP16:
-            return self.activation(activation, self.linear(tokens, weight, bias))
-        product = self.matmul(tokens, self.weight(weight.T))
-        shift = self.weight(_checked_bias(weight, bias))
-        return self.runtime_op("BiasGelu", product, shift, shape=[None, len(weight)])
-
     def relu(self, value: Value) -> Value:
         """max(value, 0)."""
         return self._node("Relu", [value])
