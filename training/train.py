@@ -84,20 +84,27 @@ class Trainer:
         images = self._stream(1, IMAGES, PROMPTS, salt=1)
         clips = images
         saved = time.monotonic()
-        if self.progress.step == 0:
-            self._evaluate()
-        while not self.stopped and self.done < 1:
-            if stage != (stage := stage_at(FROM_SCRATCH if self.scratch else FROM_WEIGHTS, self.done)):
-                clips = self._stream(stage.length, stage.clips, stage.objects, salt=2) if stage.length > 1 else images
-                self._log({"event": "stage", **dataclasses.asdict(stage)})
-            self._planned_step(stage, images, clips)
-            if self.progress.since_eval > 60 * self.arguments.eval_minutes:
+        try:
+            if self.progress.step == 0:
                 self._evaluate()
-            if self.team.leads and time.monotonic() - saved > SAVE_EVERY:
-                self._save(LAST)
-                saved = time.monotonic()
-        if not self.stopped:
-            self._evaluate()
+            while not self.stopped and self.done < 1:
+                if stage != (stage := stage_at(FROM_SCRATCH if self.scratch else FROM_WEIGHTS, self.done)):
+                    moves = stage.length > 1
+                    clips = self._stream(stage.length, stage.clips, stage.objects, salt=2) if moves else images
+                    self._log({"event": "stage", **dataclasses.asdict(stage)})
+                self._planned_step(stage, images, clips)
+                if self.progress.since_eval > 60 * self.arguments.eval_minutes:
+                    self._evaluate()
+                if self.team.leads and time.monotonic() - saved > SAVE_EVERY:
+                    self._save(LAST)
+                    saved = time.monotonic()
+            if not self.stopped:
+                self._evaluate()
+        except RuntimeError:
+            # A signal for the whole process group also ends the workers, and torch tells it so, wherever we are.
+            if not self.asked:
+                raise
+            self.stopped = True
         if self.team.leads:
             self._save(LAST)
         self._log({"event": "stopped" if self.stopped else "finished"})
@@ -157,8 +164,10 @@ class Trainer:
         start = time.monotonic()
         own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self.model.load_state_dict(self.ema.weights)
-        scores = evaluate(self.model, self.validation)
-        self.model.load_state_dict(own)
+        try:
+            scores = evaluate(self.model, self.validation)
+        finally:
+            self.model.load_state_dict(own)
         number = overall(scores)
         flat = {kind: dataclasses.asdict(score) for kind, score in scores.items()}
         self._log({"event": "eval", "overall": round(number, 4), **flat, "took": round(time.monotonic() - start, 1)})
