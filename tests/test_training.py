@@ -19,7 +19,7 @@ from transformers.models.sam2_video.modeling_sam2_video import Sam2VideoInferenc
 # training/ is not installed. At the end, so that the package under test stays the installed one.
 sys.path.append(str(Path(__file__).parent.parent))
 
-from training import checkpoint, curve, formats, losses, network, schedule, sprites  # noqa: E402
+from training import checkpoint, clips, curve, formats, losses, network, schedule, sprites, train  # noqa: E402
 from training.actors import Actor, Looks, translation  # noqa: E402
 from training.actors import Path as ActorPath  # noqa: E402
 from training.clips import NOTHING, Camera, make_clip  # noqa: E402
@@ -125,6 +125,23 @@ def test_targets_are_there_on_the_first_frame_and_some_are_gone_later(library: s
         assert all((clip.labels[0] == label).any() for label in clip.candidates)
         gone += not (clip.labels[1:] == clip.candidates[0]).any((1, 2)).all()
     assert 6 <= gone <= 25  # about 30 % of the clips
+
+
+def test_usual_targets_show_enough_of_themselves(library: sprites.Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clips, "HARD_SHARE", 0.0)
+    for seed in range(30):
+        clip = make_clip(library, 1, 64, np.random.default_rng(seed))
+        assert clip.candidates[0] in (0, clips.REGION)
+        for label in clip.candidates:
+            assert (clip.labels[0] == label).mean() > 0.008
+
+
+def test_mostly_nothing_but_the_last_of_the_cast_hides_the_main_target() -> None:
+    rng = np.random.default_rng(0)
+    orders = [clips._painting_order(4, rng) for _ in range(400)]
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    hidden_by_many = sum(order.index(0) < 2 for order in orders)
+    assert 0.2 < hidden_by_many / len(orders) < 0.4
 
 
 def test_augmentation_moves_frames_and_labels_together(library: sprites.Library) -> None:
@@ -281,6 +298,16 @@ def test_every_drawn_option_can_be_run() -> None:
         options = schedule.draw_options(length, 6, rng)
         assert options.correct_at is None or options.correct_at < length
         assert not (options.kind == "mask" and options.correct_at == 0)
+
+
+def test_every_weight_has_one_optimiser_and_muon_takes_matrices_alone(model: network.Sam2VideoModel) -> None:
+    adam, muon = train.make_optimisers(model, 1e-3)
+    parts = [[weight for group in each.param_groups for weight in group["params"]] for each in (adam, muon)]
+    ids = [id(weight) for part in parts for weight in part]
+    assert len(ids) == len(set(ids))
+    assert set(ids) == {id(weight) for weight in model.parameters()}
+    assert all(weight.dim() == 2 for weight in parts[1])
+    assert sum(weight.numel() for weight in parts[1]) > 0.7 * sum(weight.numel() for weight in model.parameters())
 
 
 def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
