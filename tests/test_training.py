@@ -336,6 +336,32 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_workers_that_a_signal_ended_stop_a_run_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    trainer = train.Trainer.__new__(train.Trainer)
+    trainer.progress, trainer.team = checkpoint.Progress(), train.Team()
+    trainer.asked = trainer.stopped = False
+    saved: list[str] = []
+
+    def evaluate() -> None:
+        trainer.asked = asked
+        raise RuntimeError("DataLoader worker is killed by signal")
+
+    monkeypatch.setattr(train.signal, "signal", lambda *_: None)
+    for name, does in {"_stream": lambda *_, **__: iter(()), "_evaluate": evaluate, "_save": saved.append}.items():
+        monkeypatch.setattr(trainer, name, does)
+    monkeypatch.setattr(trainer, "_log", lambda _: None)
+    if asked:
+        trainer.run()
+        assert saved == [checkpoint.LAST]
+    else:
+        with pytest.raises(RuntimeError, match="killed by signal"):
+            trainer.run()
+        assert saved == []
+
+
 def test_the_curve_is_drawn_also_without_a_loss(tmp_path: Path) -> None:
     score = {"first": 0.5, "later": 0.4, "absent": math.nan}
     line = f'{{"event": "eval", "minutes": 1.0, "mask": {score}, "click": {score}, "box": {score}}}'
