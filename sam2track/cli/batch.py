@@ -10,22 +10,18 @@ from typing import Any
 import click
 
 from sam2track.cli.batch_run import ClipReport, Settings, planned, run
+from sam2track.cli.model_options import MemoryRequest, ModelRequest, memory_options, model_options
 
 
 @click.command()
 @click.argument("list_file", metavar="LIST", type=click.Path(path_type=Path))
-@click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
-@click.option("--max-prompted", type=click.IntRange(0), default=4, show_default=True,
-              help="Prompted frames a frame attends to: the first and the nearest; 0 for all.")  # fmt: skip
-@click.option("--memory-min-iou", type=click.FloatRange(0, 1), help="Keep frames of lower predicted IoU out of memory.")
-@click.option("--report-min-iou", type=click.FloatRange(0, 1), help="Empty masks where the predicted IoU is lower.")
+@model_options
+@memory_options
 @click.option("--overwrite", is_flag=True, help="Do everything again, and replace outputs that exist.")
 @click.option("--json", "as_json", is_flag=True, help="The table as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress bars, no table.")
 @click.pass_context
-def batch(ctx: click.Context, /, list_file: Path, as_json: bool, quiet: bool, **given: Any) -> None:
+def batch(ctx: click.Context, /, list_file: Path, overwrite: bool, as_json: bool, quiet: bool, **given: Any) -> None:
     """Track the clips of LIST, a JSON file, with one model.
 
     docs/batch.md describes the file, docs/batch.schema.json is its JSON schema. Clips that are done already are
@@ -44,7 +40,9 @@ def batch(ctx: click.Context, /, list_file: Path, as_json: bool, quiet: bool, **
 
     plans = planned(list_file, read_batch(list_file))
     with noticing():
-        reports = run(plans, _settings(given, quiet))
+        memory = MemoryRequest.take_from(given).options()
+        model = ModelRequest.take_from(given).load()
+        reports = run(plans, Settings(model, memory, overwrite, quiet))
     states = [report.state for report in reports]
     if as_json:
         counts = {state: states.count(state) for state in ("done", "skipped", "failed")}
@@ -52,19 +50,6 @@ def batch(ctx: click.Context, /, list_file: Path, as_json: bool, quiet: bool, **
     elif not quiet:
         click.echo("\n".join(_table(reports)), err=True)
     ctx.exit(1 if "failed" in states else 0)
-
-
-def _settings(given: dict[str, Any], quiet: bool) -> Settings:
-    from sam2track.models import load
-    from sam2track.options import TrackingOptions
-
-    options = TrackingOptions(
-        max_conditioning_frames=given["max_prompted"] or None,
-        memory_min_iou=given["memory_min_iou"],
-        report_min_iou=given["report_min_iou"],
-    )
-    model = load(given["model"], device=given["device"], num_threads=given["threads"])
-    return Settings(model, options, given["overwrite"], quiet)
 
 
 def _table(reports: list[ClipReport]) -> list[str]:

@@ -6,9 +6,11 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from sam2track.cli.model_options import ModelRequest, model_options
 
 if TYPE_CHECKING:
     from sam2track.evaluation.datasets import Layout, VideoSequence
@@ -25,9 +27,7 @@ _SHEET_ROWS = 4
 @click.option("--prompt", "kind", type=click.Choice(["mask", "box", "click", "user"]), default="mask",
               show_default=True, help="What is said of an object on its first frame; user also corrects.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(0), default=3, show_default=True, help="Corrections of --prompt user.")
-@click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
+@model_options
 @click.option("--sequence", "only", multiple=True, help="Only this sequence. Repeatable.")
 @click.option("--sheet", type=click.Path(path_type=Path), help="A contact sheet of the worst sequences: .jpg or .png.")
 @click.option("--overwrite", is_flag=True, help="Replace a contact sheet that exists.")
@@ -39,14 +39,12 @@ def evaluate(
     split: str | None,
     kind: PromptKind,
     rounds: int,
-    model: str,
-    device: Literal["auto", "cpu", "cuda"],
-    threads: int,
     only: tuple[str, ...],
     sheet: Path | None,
     overwrite: bool,
     as_json: bool,
     quiet: bool,
+    **given: Any,
 ) -> None:
     """Track the objects of a data set from their first true masks and print J, F and J&F.
 
@@ -60,7 +58,6 @@ def evaluate(
     """
     from sam2track.errors import DatasetError, OutputExistsError
     from sam2track.evaluation.datasets import read_sequences
-    from sam2track.models import load
 
     sequences = read_sequences(root, layout, split)
     unknown = sorted(set(only) - {sequence.name for sequence in sequences})
@@ -68,7 +65,7 @@ def evaluate(
         raise DatasetError(f"there is no sequence {unknown[0]} in {root}")
     if sheet is not None and sheet.exists() and not overwrite:
         raise OutputExistsError(f"{sheet} exists; choose another output, or give --overwrite")
-    opened = load(model, device=device, num_threads=threads)
+    opened = ModelRequest.take_from(given).load()
     found = _evaluated([one for one in sequences if not only or one.name in only], opened, kind, rounds, quiet)
     summary = _summary([score for score, _, _ in found], opened.name, kind)
     if sheet is not None:

@@ -14,6 +14,14 @@ import click
 
 from sam2track.cli.checks import check
 from sam2track.cli.help import GroupedCommand
+from sam2track.cli.model_options import (
+    MEMORY_FIELDS,
+    MODEL_FIELDS,
+    MemoryRequest,
+    ModelRequest,
+    memory_options,
+    model_options,
+)
 from sam2track.cli.outputs import HEADINGS, TABLES, OutputRequest, name_of, output_options
 from sam2track.cli.prompts import Coordinates, Moment, MomentType, RateType, collect_prompts
 from sam2track.cli.run import Asked, Job, index_of, open_live, results, with_frames
@@ -23,13 +31,14 @@ from sam2track.errors import PromptError
 if TYPE_CHECKING:
     from sam2track.cli.run import Source
     from sam2track.models import Model
+    from sam2track.options import TrackingOptions
     from sam2track.types import VideoInfo
 
 _HEADINGS = {
     "What to track": ("clicks", "nots", "boxes", "masks", "prompt_file", "moment", "object_id"),
     "Which frames": ("direction", "start", "stop", "stream", "rate"),
     **HEADINGS,
-    "Model": ("model", "device", "threads", "max_prompted", "memory_min_iou", "report_min_iou"),
+    "Model": (*MODEL_FIELDS, *MEMORY_FIELDS),
 }
 
 
@@ -69,13 +78,8 @@ class Summary:
     "--rate", type=RateType(), help="Pictures a second of an image sequence, such as 30000/1001. [default: 24]"
 )
 @output_options
-@click.option("--model", default="nano", show_default=True, help="nano, or the folder of a bundle.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(0, 256), default=0, help="CPU threads; 0 lets ONNX Runtime decide.")
-@click.option("--max-prompted", type=click.IntRange(0), default=4, show_default=True,
-              help="Prompted frames a frame attends to: the first and the nearest; 0 for all.")  # fmt: skip
-@click.option("--memory-min-iou", type=click.FloatRange(0, 1), help="Keep frames of lower predicted IoU out of memory.")
-@click.option("--report-min-iou", type=click.FloatRange(0, 1), help="Empty masks where the predicted IoU is lower.")
+@model_options
+@memory_options
 @click.option("--json", "as_json", is_flag=True, help="A summary as JSON on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no messages but errors.")
 def track(**given: Any) -> None:
@@ -95,8 +99,9 @@ def track(**given: Any) -> None:
       sam2track video.mp4 --click 412,230 --soft --format prores4444 -o cut.mov
       sam2track rtsp://camera/stream --click 412,230 --stop 500
     """
-    request = OutputRequest.take_from(given)
-    _track(_Arguments(**given), request)
+    output = OutputRequest.take_from(given)
+    model, memory = ModelRequest.take_from(given), MemoryRequest.take_from(given)
+    _track(_Arguments(**given), output, model, memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +121,12 @@ class _Arguments:
     stop: Moment | None
     stream: int
     rate: Fraction | None
-    model: str
-    device: Literal["auto", "cpu", "cuda"]
-    threads: int
-    max_prompted: int
-    memory_min_iou: float | None
-    report_min_iou: float | None
     as_json: bool
     quiet: bool
 
 
-def _track(given: _Arguments, request: OutputRequest) -> None:
+def _track(given: _Arguments, request: OutputRequest, model: ModelRequest, memory: MemoryRequest) -> None:
     from sam2track.concealment import noticing
-    from sam2track.models import load
 
     started = time.perf_counter()
     with ExitStack() as stack:
@@ -138,7 +136,7 @@ def _track(given: _Arguments, request: OutputRequest) -> None:
         prompts = _prompts(given, source)
         _refuse_no_prompt(prompts, given.source, source.info)
         output, sidecar = request.paths(name_of(source.info))
-        job = _job(given, prompts, source, load(given.model, device=given.device, num_threads=given.threads))
+        job = _job(given, prompts, source, model.load(), memory.options())
         writers = [
             stack.enter_context(request.mask_writer(output, source.info, job)),
             stack.enter_context(request.sidecar_writer(sidecar, source.info, job)),
@@ -207,19 +205,13 @@ def _refuse_no_prompt(prompts: list[Asked], source: str, info: VideoInfo) -> Non
         )
 
 
-def _job(given: _Arguments, prompts: list[Asked], source: Source, model: Model) -> Job:
+def _job(given: _Arguments, prompts: list[Asked], source: Source, model: Model, options: TrackingOptions) -> Job:
     """Everything checked before any work."""
-    from sam2track.options import TrackingOptions
-
     start, stop = index_of(given.start, source) or 0, index_of(given.stop, source)
     placed = with_frames(prompts, source, start)
     job = Job(
         model=model,
-        options=TrackingOptions(
-            max_conditioning_frames=given.max_prompted or None,
-            memory_min_iou=given.memory_min_iou,
-            report_min_iou=given.report_min_iou,
-        ),
+        options=options,
         prompts=[asked.prompt for asked in placed],
         direction=given.direction or "forward",
         start=start,
