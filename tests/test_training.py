@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import sys
@@ -125,6 +126,16 @@ def test_targets_are_there_on_the_first_frame_and_some_are_gone_later(library: s
         assert all((clip.labels[0] == label).any() for label in clip.candidates)
         gone += not (clip.labels[1:] == clip.candidates[0]).any((1, 2)).all()
     assert 6 <= gone <= 25  # about 30 % of the clips
+
+
+def test_targets_leave_as_often_as_asked(library: sprites.Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clips, "CROSSED", 0.0)
+
+    def gone(leaving: float) -> int:
+        made = (make_clip(library, 10, 64, np.random.default_rng(seed), leaving) for seed in range(20))
+        return sum(not (clip.labels == clip.candidates[0]).any((1, 2)).all() for clip in made)
+
+    assert gone(0.0) + 8 <= gone(1.0)
 
 
 def test_usual_targets_show_enough_of_themselves(library: sprites.Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +333,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
         optimiser.step()
     ema.update(layer)
     progress = checkpoint.Progress(step=7, seconds=3.5, starts=2, best=0.4)
-    checkpoint.save(tmp_path / "last.pt", layer, ema, optimisers, progress, {"a": 1})
+    checkpoint.save(tmp_path / "last.pt", layer, ema, optimisers, progress, {})
     drawn = torch.rand(3)
     other, other_ema, others = build()
     assert checkpoint.restore(tmp_path / "last.pt", other, other_ema, others) == progress
@@ -332,8 +343,19 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
     assert not torch.equal(other_ema.weights["weight"], layer.weight)
     assert others[0].state_dict()["state"][0]["momentum_buffer"].abs().sum() > 0
     assert others[1].state_dict()["state"][0]["step"] == 1
-    assert checkpoint.read_ema(tmp_path / "last.pt")[1] == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["last.pt"]
+
+
+def test_a_checkpoint_gives_the_network_with_its_averaged_weights(
+    model: network.Sam2VideoModel, tmp_path: Path
+) -> None:
+    ema = checkpoint.Ema(model, 0.9)
+    ema.weights["no_memory_embedding"] += 1
+    config = json.loads(json.dumps(model.config.to_dict(), default=str))
+    checkpoint.save(tmp_path / "best.pt", model, ema, [], checkpoint.Progress(), config)
+    averaged = checkpoint.load_averaged(tmp_path / "best.pt")
+    torch.testing.assert_close(averaged.no_memory_embedding, model.no_memory_embedding + 1)
+    assert averaged.config.image_size == SIZE
 
 
 @pytest.mark.parametrize("asked", [True, False])

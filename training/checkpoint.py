@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from transformers import Sam2VideoConfig, Sam2VideoModel
+
+from training.network import tie_positions
 
 LAST, BEST = "last.pt", "best.pt"
 
@@ -88,10 +91,12 @@ def restore(path: Path, model: nn.Module, ema: Ema, optimisers: list[torch.optim
     return Progress(**state["progress"])
 
 
-def read_ema(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The averaged weights and the network's configuration of a checkpoint."""
+def load_averaged(path: Path) -> Sam2VideoModel:
+    """The network of a checkpoint, with its averaged weights in float32."""
     state = torch.load(path, map_location="cpu", weights_only=True)
-    return state["ema"], state["config"]
+    model = Sam2VideoModel(Sam2VideoConfig.from_dict(state["config"]))
+    model.load_state_dict(state["ema"])
+    return tie_positions(model)
 
 
 def seed_everything(seed: int) -> None:

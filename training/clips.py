@@ -22,6 +22,7 @@ ASPECT_SHARES = (0.08, 0.2, 0.17, 0.55)
 REGION = 100  # label of the background region that serves as a target
 # What a target must show on frame 0: least share of the picture, least share of itself. A tenth of the clips is hard.
 USUAL, HARD, HARD_SHARE = (0.008, 0.5), (0.004, 0.1), 0.1
+LEAVING, CROSSED = 0.22, 0.23  # shares of clips whose main target leaves, or is crossed by something
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +59,21 @@ class Camera:
         return moved @ rotation(self.roll * time) @ scale @ translation(-middle, -middle)
 
 
-def make_clip(library: Library, length: int, size: int, rng: Rng) -> Clip:
-    """One random clip with at least one object that can be prompted on frame 0."""
+def make_clip(library: Library, length: int, size: int, rng: Rng, leaving: float = LEAVING) -> Clip:
+    """One random clip with at least one object that can be prompted on frame 0; `leaving` of them lose their target."""
     while True:
-        clip = _attempt(library, length, size, rng)
+        clip = _attempt(library, length, size, rng, leaving)
         if clip is not None:
             return clip
 
 
-def _attempt(library: Library, length: int, size: int, rng: Rng) -> Clip | None:
+def _attempt(library: Library, length: int, size: int, rng: Rng, leaving: float) -> Clip | None:
     """A random clip, or None if its main target can hardly be seen on frame 0."""
     times = _times(length, rng)
     big = int(size * 1.5)
     aspect = float(rng.choice(ASPECTS, p=ASPECT_SHARES))
     scene = _scene(library, big, aspect, rng)
-    actors = _cast(library, scene, times, size, aspect, rng)
+    actors = _cast(library, scene, times, size, aspect, leaving, rng)
     order = _painting_order(len(actors), rng)
     region = _region(scene, rng) if rng.random() < 0.08 else None
     camera = _camera(size, actors[0].path.velocity, rng)
@@ -138,7 +139,13 @@ def _times(length: int, rng: Rng) -> NDArray[np.float64]:
 
 
 def _cast(
-    library: Library, scene: Picture, times: NDArray[np.float64], size: int, aspect: float, rng: Rng
+    library: Library,
+    scene: Picture,
+    times: NDArray[np.float64],
+    size: int,
+    aspect: float,
+    leaving: float,
+    rng: Rng,
 ) -> list[Actor]:
     """The actors, in painting order; the first one is the main target (drawn first: others may pass before it)."""
     count = int(rng.choice([1, 2, 3, 4, 5], p=[0.25, 0.3, 0.25, 0.12, 0.08]))
@@ -152,24 +159,30 @@ def _cast(
         squash = (aspect**-0.5, aspect**0.5)
         actors.append(Actor(looks, replace(path, squash=squash), shadow))
     if len(times) >= 3:
-        _drama(library, actors, scene, times, size, rng)
+        _drama(library, actors, scene, times, size, leaving, rng)
     return actors
 
 
 def _drama(
-    library: Library, actors: list[Actor], scene: Picture, times: NDArray[np.float64], size: int, rng: Rng
+    library: Library,
+    actors: list[Actor],
+    scene: Picture,
+    times: NDArray[np.float64],
+    size: int,
+    leaving: float,
+    rng: Rng,
 ) -> None:
     """Makes the main target leave (and often return), or sends something across it; in place."""
     last = float(times[-1])
     kind = rng.random()
-    if kind < 0.22:
+    if kind < leaving:
         begin = rng.uniform(0.25, 0.8) * last
         end = begin + rng.uniform(0.2, 0.5) * last if rng.random() < 0.7 else 10 * last
         angle = rng.uniform(0, 2 * np.pi)
         far = size * rng.uniform(1.1, 1.5)
         away = (max(begin, 1.6), end, far * np.cos(angle), far * np.sin(angle))
         actors[0] = actors[0].moved(replace(actors[0].path, away=away))
-    elif kind < 0.45:
+    elif kind < leaving + CROSSED:
         target = actors[0].path
         moment = rng.uniform(0.2, 0.9) * last
         speed = rng.uniform(0.4, 1.6) * size / max(last, 2.0)

@@ -18,6 +18,7 @@ from training.prompts import prompt_sheet
 from training.sprites import load_library
 
 STRIDE = 4  # of the low-res masks that the losses compare
+LEAVING = 0.35  # share of training clips whose target leaves: the object score learns from few frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class ClipStream(IterableDataset[tuple[Tensor, ...]]):
         pool: list[Clip] = []
         while True:
             if len(pool) < 16 or rng.random() < 1 / self.reuse:
-                clip = make_clip(library, self.length, self.size, rng)
+                clip = make_clip(library, self.length, self.size, rng, LEAVING)
                 if len(pool) < capacity:
                     pool.append(clip)
                 else:

@@ -9,17 +9,13 @@ import argparse
 from pathlib import Path
 
 import torch
-from transformers import Sam2VideoConfig, Sam2VideoModel
 
-from training.checkpoint import read_ema
+from training.checkpoint import load_averaged
 
 
 def export(checkpoint: Path, folder: Path) -> None:
     """Writes `config.json` and `model.safetensors` in float16."""
-    weights, config = read_ema(checkpoint)
-    model = Sam2VideoModel(Sam2VideoConfig.from_dict(config))
-    model.load_state_dict(weights)
-    model.half().save_pretrained(folder)
+    load_averaged(checkpoint).half().save_pretrained(folder)
 
 
 if __name__ == "__main__":

@@ -52,10 +52,8 @@ FROM_SCRATCH = (
 )
 # An image step takes a quarter of a clip step's time, and the first frame limits the rest.
 FROM_WEIGHTS = (
-    Stage(0.0, 3, 4, 3, 0.60),
-    Stage(0.08, 5, 4, 3, 0.50),
-    Stage(0.45, 8, 2, 4, 0.50),
-    Stage(0.68, 16, 2, 3, 0.40, burn_in=9),
+    Stage(0.0, 8, 2, 4, 0.60),
+    Stage(0.35, 16, 2, 3, 0.50, burn_in=9),
 )
 
 

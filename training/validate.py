@@ -1,23 +1,30 @@
-"""The validation set, fixed beforehand: held-out pictures, fixed seed; and the measurement on it."""
+"""The validation set, fixed beforehand: held-out pictures, fixed seed; and the measurement on it.
+
+    python -m training.validate training/nano-v1      # a transformers folder, or RUN/best.pt
+
+prints the scores on that set, and on another one whose targets all leave: it has more frames without an object.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import argparse
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from transformers import Sam2VideoModel
 
-from training.clips import make_clip
+from training.checkpoint import load_averaged
+from training.clips import LEAVING, make_clip
 from training.dataset import Batch, collate, sample
-from training.network import IMAGE_SIZE
+from training.network import IMAGE_SIZE, load_network
 from training.rollout import Options, Rollout, mask_iou
 from training.sprites import load_library
 
 CLIPS = 48
 LENGTH = 10
-SEED = 20_240
+SEED, LEAVING_SEED = 20_240, 20_241
 KINDS = ("mask", "click", "box")
 
 
@@ -41,11 +48,20 @@ class Scores:
 
 
 def validation_set(cache: Path, clips: int = CLIPS, length: int = LENGTH, size: int = IMAGE_SIZE) -> list[Batch]:
-    """One batch a clip, with one object each: the main target, prompted exactly."""
+    """One batch a clip, with one object each: the main target, prompted exactly. Weights are chosen by it."""
+    return _draw(cache, SEED, clips, length, size, LEAVING)
+
+
+def leaving_set(cache: Path, clips: int = CLIPS, length: int = LENGTH, size: int = IMAGE_SIZE) -> list[Batch]:
+    """The same, but every target leaves, and most return. Only for reports."""
+    return _draw(cache, LEAVING_SEED, clips, length, size, 1.0)
+
+
+def _draw(cache: Path, seed: int, clips: int, length: int, size: int, leaving: float) -> list[Batch]:
     library, batches = load_library(cache, held_out=True), []
     for index in range(clips):
-        rng = np.random.default_rng((SEED, index))
-        clip = make_clip(library, length, size, rng)
+        rng = np.random.default_rng((seed, index))
+        clip = make_clip(library, length, size, rng, leaving)
         batches.append(collate([sample(clip, 1, rng, exact=True)]))
     return batches
 
@@ -114,6 +130,22 @@ def _summary(ious: np.ndarray, visible: np.ndarray, said: np.ndarray, kind: str)
     )
 
 
-def shortened(batches: list[Batch], count: int) -> list[Batch]:
-    """The first `count` frames of each clip."""
-    return [replace(batch, frames=batch.frames[:, :count], masks=batch.masks[:, :, :count]) for batch in batches]
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, help="a transformers folder, or a checkpoint of a run")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "sam2track-training")
+    arguments = parser.parse_args()
+    torch.set_flush_denormal(True)
+    folder = arguments.model.is_dir()
+    model = load_network(arguments.model) if folder else load_averaged(arguments.model)
+    for name, make in (("validation", validation_set), ("leaving", leaving_set)):
+        batches = make(arguments.cache)
+        absent = sum(int((batch.masks.flatten(3).sum(3) == 0).sum()) for batch in batches)
+        print(f"{name}: {len(batches)} clips, {absent} frames without the object")
+        for kind, scores in evaluate(model, batches).items():
+            print(f"  {kind:6}", *(f"{key} {value:.3f}" for key, value in asdict(scores).items()))
+
+
+if __name__ == "__main__":
+    main()
