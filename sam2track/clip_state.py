@@ -41,7 +41,8 @@ _NOT_TRACKED, _FORWARD, _BACKWARD = -1, 0, 1
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Older releases of pydantic warn of fields whose names begin with model_.
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class ClipIdentity(_Part):
