@@ -1,6 +1,6 @@
 """Trains the built-in model.
 
-    python -m training.train --out RUN --init training/nano-v0 --minutes 120
+    python -m training.train --out RUN --init training/nano-v1 --minutes 120
     python -m training.train --out RUN                # the same command goes on where a killed run was
 
 RUN gets `last.pt` (to go on), `best.pt` (best on the validation set), `log.jsonl` and `curve.png`. SIGTERM saves.
